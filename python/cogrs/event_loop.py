@@ -1,9 +1,26 @@
-"""Checks of calls from event loops, and a filter of what loops report."""
+"""Objects of an event loop, checks of calls to them, and a filter of what loops report."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from abc import abstractmethod
+from typing import Any, Self
+
+
+class AsyncCloseable:
+    """An object of an event loop that is closed where the block of its `async with` ends."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close it."""
+
+    async def __aenter__(self) -> Self:
+        """Return the object."""
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Close it."""
+        await self.close()
 
 
 def is_harmless(context: dict[str, Any]) -> bool:

@@ -77,7 +77,6 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection after it was served."""
         with self._lock:
             self._since.pop(request, None)
         super().shutdown_request(request)
@@ -87,7 +86,6 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._end(time.monotonic() - METRICS_SECONDS)
 
     def server_close(self) -> None:
-        """Close the port, and end all connections."""
         super().server_close()
         self._end(float("inf"))
 

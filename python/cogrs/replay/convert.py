@@ -79,12 +79,7 @@ def convert(
 
 
 def numbers(name: str, value: object) -> npt.NDArray[np.float64]:
-    """Return `value` as a float64 array of zero or one dimensions.
-
-    Raises:
-        ValueError: There are more dimensions.
-        TypeError: The values are not real numbers.
-    """
+    """Return `value` as `reals` does; a ValueError if it has more than one dimension."""
     made = reals(name, value)
     if made.ndim > 1:
         raise ValueError(f"{name}: expected a number or one dimension, got shape {made.shape}")
@@ -92,12 +87,7 @@ def numbers(name: str, value: object) -> npt.NDArray[np.float64]:
 
 
 def reals(name: str, value: object) -> npt.NDArray[np.float64]:
-    """Return `value` as a float64 array.
-
-    Raises:
-        ValueError: The sequence is ragged.
-        TypeError: The values are not real numbers.
-    """
+    """Return `value` as a float64 array; a ValueError if it is ragged, a TypeError if not real."""
     given = as_array(name, value, np.dtype(np.float64), None)
     if given.size and given.dtype == object and _holds_only_integers(given):
         raise ValueError(f"{name}: expected numbers that float64 holds, got larger integers")
@@ -107,12 +97,7 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
 
 
 def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return `value` as an array of an integer dtype, of any shape.
-
-    Raises:
-        ValueError: `dtype` does not hold an integer, or the sequence is ragged.
-        TypeError: The values are not integers.
-    """
+    """Return `value` as integers of `dtype`; a ValueError if they do not fit, else a TypeError."""
     given = as_array(name, value, dtype, None)
     if not hasattr(value, "dtype"):
         given = _exact(value, given)
@@ -129,12 +114,7 @@ def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]
 
 
 def refuse_flags(name: str, value: object) -> None:
-    """Refuse truth values where a number is expected that is easily taken for a flag.
-
-    Raises:
-        TypeError: The values are truth values.
-        ValueError: The sequence is ragged.
-    """
+    """Refuse truth values, with a TypeError, for a number that is easily taken for a flag."""
     given = as_array(name, value, np.dtype(np.float32), None)
     if given.dtype == np.bool_:
         got = type(value).__name__ if given.ndim == 0 else f"{given.dtype} {given.shape}"
@@ -188,13 +168,8 @@ def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
 def template_of(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     """Return an array of a dtype and a shape that a file or a peer describes, without its memory.
 
-    Args:
-        name: What errors call it.
-        text: The dtype, as `cogrs.dtypes.dtype_of` takes it.
-        shape: The shape.
-
-    Raises:
-        ValueError: The dtype is unknown, or a value of it would be too large.
+    `text` is the dtype, as `cogrs.dtypes.dtype_of` takes it. A ValueError, which begins with
+    `name`, if it is unknown, or a value of it would be too large.
     """
     dtype = dtype_of(text, f"{name}.dtype")
     # First the dimensions: a product of a million numbers takes minutes.
@@ -207,11 +182,7 @@ def template_of(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
 
 
 def native(name: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str]:
-    """Return a dtype in native byte order, and the same as text.
-
-    Raises:
-        TypeError: It is a dtype that `cogrs.dtypes.dtype_text` refuses.
-    """
+    """Return a dtype in native byte order, and the same as text; errors as of `dtype_text`."""
     try:
         made = dtype.newbyteorder("=")
     except TypeError as error:  # text of any length, and dtypes of other libraries

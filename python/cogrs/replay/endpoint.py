@@ -63,11 +63,7 @@ def check_endpoint(name: str, value: object, mode: Mode, *, inproc: bool = False
 
 
 def check_mode(value: object) -> Mode:
-    """Return a mode.
-
-    Raises:
-        ValueError: `value` is neither 'Bind' nor 'Conn'.
-    """
+    """Return a mode; a ValueError if `value` is neither 'Bind' nor 'Conn'."""
     if value == Bind:
         return "Bind"
     if value == Conn:
@@ -76,11 +72,7 @@ def check_mode(value: object) -> Mode:
 
 
 def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:
-    """Bind or connect a socket, and return the endpoint with the port that it got.
-
-    Raises:
-        OSError: The system refuses, for instance because the port is taken.
-    """
+    """Bind or connect a socket, and return its endpoint with the port; an OSError if that fails."""
     try:
         if endpoint.startswith("tcp://["):
             socket.setsockopt(zmq.IPV6, 1)

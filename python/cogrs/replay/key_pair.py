@@ -102,11 +102,7 @@ class KeyPair:
             raise ValueError(f"{os.fspath(path)}: {error}") from None
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: the secret key would lie wherever the pickle does.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Raise a TypeError: the secret key would lie wherever a pickle or a copy does."""
         raise TypeError(
             "a KeyPair cannot be pickled or copied, for the copy would hold the secret key: give "
             f"the path of its file, NAME{_SECRET}, and load it where it is needed"
@@ -149,11 +145,7 @@ class KeyPair:
 
 
 def check_curve() -> None:
-    """Refuse to use keys without CURVE.
-
-    Raises:
-        RuntimeError: This libzmq was built without it.
-    """
+    """Refuse to use keys where libzmq was built without CURVE, with a RuntimeError."""
     if not zmq.has("curve"):
         raise RuntimeError(
             f"libzmq {zmq.zmq_version()} was built without CURVE (libsodium), so keys cannot be "
@@ -162,13 +154,7 @@ def check_curve() -> None:
 
 
 def pair_of(value: object) -> KeyPair:
-    """Return the key pair that an argument named `key` stands for.
-
-    Raises:
-        TypeError: `value` is neither a pair nor a path.
-        OSError: The file cannot be read.
-        ValueError: It does not hold a pair.
-    """
+    """Return the pair of an argument `key`, which may be its path; errors as of `KeyPair.load`."""
     if isinstance(value, KeyPair):
         return value
     if isinstance(value, (str, os.PathLike)):
@@ -180,13 +166,7 @@ def pair_of(value: object) -> KeyPair:
 
 
 def public_of(name: str, value: object) -> bytes:
-    """Return a public key, given as its 40 characters, as a file, or with the secret one.
-
-    Raises:
-        TypeError: `value` has another type.
-        OSError: The file cannot be read.
-        ValueError: It does not hold a key, or the characters are not a key.
-    """
+    """Return a public key, given as characters, a file or a pair; errors as of `KeyPair.load`."""
     if isinstance(value, KeyPair):
         return value.public.encode()
     if isinstance(value, os.PathLike) or (isinstance(value, str) and len(value) != _LENGTH):

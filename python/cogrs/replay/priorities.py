@@ -60,13 +60,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def of(cls, id: Any, sender: Any, priority: Any, *, absolute: bool = False) -> Priorities:
-        """Check the arguments of a call.
-
-        Raises:
-            TypeError: `id` or `sender` are not integers, `priority` are not numbers, some are
-                masked, or `absolute` is neither True nor False.
-            ValueError: Lengths differ, or a number is out of range.
-        """
+        """Check the arguments of `ReplayMemoryServer.update_priority`; errors as there."""
         rows = _column("id", id, _IDS)
         senders = _column("sender", sender, _SENDERS)
         given = as_array("priority", priority, _ERRORS, None)
@@ -85,11 +79,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def read(cls, message: pb.Priorities) -> Priorities:
-        """Read priorities from a network.
-
-        Raises:
-            WireError: They cannot be.
-        """
+        """Read priorities from a network; a WireError if they are not valid."""
         columns = (message.ids, _IDS), (message.senders, _SENDERS), (message.errors, _ERRORS)
         try:
             read: list[Any] = [np.frombuffer(column, dtype) for column, dtype in columns]
@@ -102,11 +92,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def from_message(cls, message: bytes) -> Priorities:
-        """Read a published message to a client.
-
-        Raises:
-            WireError: It does not hold priorities.
-        """
+        """Read a published message to a client; a WireError if it does not hold priorities."""
         header = decode(message)
         if header.WhichOneof("body") != "priorities":
             raise WireError("something else than priorities", "kind")

@@ -19,12 +19,7 @@ class PublishRequest:
     def __init__(
         self, servers: Sequence[ServerConnection], sender: int, topic: object, message: object
     ) -> None:
-        """Check the arguments; nothing is sent yet.
-
-        Raises:
-            TypeError: Topic or message is neither bytes nor str.
-            ValueError: The message is too long for a server.
-        """
+        """Check the arguments, as `ReplaySampler.pub_bytes`; nothing is sent yet."""
         self._servers = servers
         self._sender = sender
         self._digest = digest_of_topic(topic_bytes(topic))

@@ -153,7 +153,7 @@ class Recorder:
                 room are dropped; the text says of which.
             Exception: `bootstrap_value` raised it. Nothing is stored, and the call can be repeated.
         """
-        states = self._states("obs", obs)
+        states = self._column("obs", obs, "state")
         columns = [states, self._column("action", action), self._column("reward", reward)]
         columns += self._named(fields)
         weights = self._weights(init_w)
@@ -228,7 +228,7 @@ class Recorder:
             raise ValueError(f"infos: expected {expected}, got some: make such a recorder")
         # They come first: `next_obs` may be what `step` returned, the first ones of new episodes.
         if next_obs is not None and not has_final:
-            return self._states("next_obs", next_obs)
+            return self._column("next_obs", next_obs, "state")
         if self.autoreset_mode == "next_step":
             return None
         if not over:
@@ -302,12 +302,8 @@ class Recorder:
                 made.append(column)
         return made
 
-    def _column(self, name: str, value: Any) -> npt.NDArray[Any]:
-        template = getattr(self._memory, f"{name}_buf")
-        return convert(name, value, template.dtype, (self.num_envs, *template.shape))
-
-    def _states(self, name: str, value: Any) -> npt.NDArray[Any]:
-        template = self._memory.state_buf
+    def _column(self, name: str, value: Any, field: str = "") -> npt.NDArray[Any]:
+        template = getattr(self._memory, f"{field or name}_buf")
         return convert(name, value, template.dtype, (self.num_envs, *template.shape))
 
     def _flags(self, name: str, value: Any) -> npt.NDArray[np.bool_]:

@@ -33,18 +33,10 @@ PAUSE: Final = 0.05
 
 
 class CacheLayout(NamedTuple):
-    """The properties that all servers share whose samples go into one batch.
+    """The properties that all servers share whose samples go into one batch."""
 
-    Fields:
-        template: Digest of the templates.
-        flags: Cache flags, prev's state lowest.
-        frame_stack: States in a stack.
-        ids: Whether there are ids.
-        nstep: Whether there are n-step returns.
-    """
-
-    template: int
-    flags: int
+    template: int  # digest of the templates
+    flags: int  # of the cache, prev's state lowest
     frame_stack: int
     ids: bool
     nstep: bool
@@ -57,50 +49,31 @@ class CacheLayout(NamedTuple):
 
 
 class _Publication(NamedTuple):
-    """A message to publish, of which each part goes when the one before has arrived.
+    """A message to publish, of which each part goes when the one before has arrived."""
 
-    Fields:
-        number: Of the reply.
-        head: The header of each part.
-        message: Its contents.
-    """
-
-    number: int
-    head: bytes
+    number: int  # of the reply
+    head: bytes  # of each part
     message: bytes
 
 
 class ServerConnection:
-    """A connection to a server's REP endpoint.
-
-    Attributes:
-        endpoint: Where it is.
-        sizes: The templates and settings of its memory; None before its first reply.
-        weight_sum: Of its last reply; None before.
-        unused: Likewise.
-        shortage: Why it gave nothing when it was last asked; empty if it did.
-        timeouts: Requests that were given up.
-        answered: Whether it ever answered.
-        down: Whether batches are drawn without it.
-        told: Whether it told a sum in the present call.
-        published: The largest number of a message that it has published.
-        agreed: Whether its layout was compared with that of the others.
-    """
+    """A connection to a server's REP endpoint."""
 
     def __init__(self, transport: Transport, endpoint: str) -> None:
         """Do not connect yet."""
         self._transport = transport
         self.endpoint = endpoint
         self.sizes: pb.Sizes | None = None
-        self.weight_sum: float | None = None
-        self.unused = 0
-        self.shortage = ""
-        self.timeouts = 0
-        self.published = 0
-        self.answered = False
-        self.down = False
-        self.agreed = False
-        self.told = False
+        """The templates and settings of its memory; None before its first reply."""
+        self.weight_sum: float | None = None  # of its last reply; None before
+        self.unused = 0  # likewise
+        self.shortage = ""  # why it gave nothing when it was last asked; empty if it did
+        self.timeouts = 0  # requests that were given up
+        self.published = 0  # the largest number of a message that it has published
+        self.answered = False  # whether it ever did
+        self.down = False  # whether batches are drawn without it
+        self.agreed = False  # whether its layout was compared with that of the others
+        self.told = False  # whether it told a sum in the present call
         self._samples = 0
         self._socket: zmq.Socket[bytes] | None = None
         self._numbers = itertools.count(1)
@@ -178,11 +151,7 @@ class ServerConnection:
             raise RuntimeError(f"{self.endpoint}: {error}") from None
 
     def check_layout(self, layout: CacheLayout, samples: pb.Samples) -> None:
-        """Refuse samples of another layout.
-
-        Raises:
-            RuntimeError: The layout is another; the connection is given up.
-        """
+        """Refuse samples of another layout: disconnect, and raise a RuntimeError."""
         given = samples.template, samples.flags, samples.frame_stack, samples.ids, samples.nstep
         if given != layout:
             self.disconnect()
@@ -192,11 +161,7 @@ class ServerConnection:
             )
 
     def push_to(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:
-        """Give samples of this server, the one at index `at`, to the mixer.
-
-        Raises:
-            RuntimeError: They are not sound; the connection is given up.
-        """
+        """Give samples of server `at` to the mixer; disconnect, with a RuntimeError, if unsound."""
         try:
             mixer.push(at, rows, columns)
         except ValueError as error:

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
     Part = tuple[np.dtype[Any], tuple[int, ...]]
 
-_NAMES = {
-    "gamma": "discount_factor",
-    "n_step": "multi_step",
-    "alpha": "priority_exponent",
-}
+_NAMES = {"gamma": "discount_factor", "n_step": "multi_step", "alpha": "priority_exponent"}
 """Usual names of settings, and the memory's names."""
 _ARGUMENTS = {
     "max_step": "capacity",

@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 
 class SyncedMemory:
-    """A memory like the server's, and the layout that the server expects of its caches.
-
-    Attributes:
-        rem: The memory.
-        ids: Whether caches carry ids.
-        nstep: Whether caches carry n-step returns.
-        digest: Digest of the templates.
-    """
+    """A memory like the server's, and the layout that the server expects of its caches."""
 
     def __init__(
         self,
@@ -30,12 +23,7 @@ class SyncedMemory:
         seed: int | None,
         before: SyncedMemory | None,
     ) -> None:
-        """Create the memory that takes the place of `before`, whose counts stay counted.
-
-        Raises:
-            RuntimeError: No memory can have these sizes.
-            MemoryError: As `ReplayMemory`.
-        """
+        """Create the memory that follows `before`, with its counts; errors as of `memory_like`."""
         self._round: int = before._round + 1 if before else 0
         if seed is not None:
             # Each memory has other draws, and two clients with other seeds never have the same.
@@ -45,7 +33,7 @@ class SyncedMemory:
         self.nstep = sizes.nstep
         if self.ids:
             start_ids(self.rem, secrets.randbits(64))
-        self.digest = digest_of(self.rem)
+        self.digest = digest_of(self.rem)  # of the templates
         self._layout = cache_layout(self.rem)[:2]
         self._max_frame = sizes.max_frame
         self._before = before.totals() if before else (0, 0)
@@ -56,11 +44,7 @@ class SyncedMemory:
         return episodes + self.rem.total_episodes, steps + self.rem.total_steps
 
     def check(self, flags: int, frame_stack: int, largest: int) -> None:
-        """Refuse caches that the server would refuse.
-
-        Raises:
-            ValueError: Their layout is not the server's, or their frames are too large.
-        """
+        """Refuse caches of another layout than the server's, or too large: a ValueError."""
         if (flags, frame_stack) != self._layout:
             raise ValueError(
                 "rem: expected the server's cache_flags and frame_stack, got others: set them at "

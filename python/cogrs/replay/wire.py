@@ -80,11 +80,7 @@ def encode(sender: int, **body: Any) -> bytes:
 
 
 def decode(frame: bytes | zmq.Frame) -> pb.Header:
-    """Read a header.
-
-    Raises:
-        WireError: The frame is not a header, or is of another version.
-    """
+    """Read a header; a WireError if it is not a header, or is of another version."""
     try:
         header = pb.Header.FromString(frame if isinstance(frame, bytes) else frame.bytes)
     except DecodeError:
@@ -113,11 +109,7 @@ def sizes_of(
 
 
 def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
-    """Return the seven templates that sizes describe.
-
-    Raises:
-        WireError: There are not seven, or one cannot be.
-    """
+    """Return the seven templates that sizes describe; a WireError if one is missing or invalid."""
     if len(sizes.templates) != len(FIELDS):
         raise WireError(f"{len(sizes.templates)} templates, an entry has {len(FIELDS)} fields")
     try:

@@ -37,21 +37,18 @@ class ActionStream:
         self._call = call
         self._replies: deque[pb.TrialActionReply] = deque()
         self._news, self._room = asyncio.Event(), asyncio.Event()
-        self._over = False
+        self.is_over = False
+        """Whether no more replies will come."""
         self._error: Exception | None = None
         self._reader = asyncio.ensure_future(self._read())
         self._greeting = asyncio.ensure_future(self._send(pb.TrialActionRequest()))
 
     async def read(self) -> pb.TrialActionReply | None:
-        """Return the next reply; None when the stream is over.
-
-        Raises:
-            AioRpcError: It ended with an error; see `is_broken`.
-        """
+        """Return the next reply, None at the end; an AioRpcError (see `is_broken`) if it failed."""
         while not self._replies:
             if self._error is not None:
                 raise self._error
-            if self._over:
+            if self.is_over:
                 return None
             self._news.clear()
             await self._news.wait()
@@ -65,7 +62,7 @@ class ActionStream:
         await self._send(request)
 
     async def _send(self, request: pb.TrialActionRequest) -> None:
-        if self._over:
+        if self.is_over:
             return
         try:
             await self._call.write(request)
@@ -74,11 +71,6 @@ class ActionStream:
                 raise
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no more replies will come."""
-        return self._over
 
     def lose(self) -> None:
         """Give the connection up: reading ends as if it was cut."""
@@ -110,7 +102,7 @@ class ActionStream:
                 grpc.StatusCode.CANCELLED, nothing, nothing, details="the stream was cancelled"
             )
         finally:
-            self._over = True
+            self.is_over = True
             self._news.set()
 
 

@@ -16,7 +16,6 @@ from cogrs.sdk.wire import (
     action_content,
     messages_of,
     received_final,
-    received_message,
     received_observation,
     received_reward,
     rewards_of,
@@ -24,7 +23,7 @@ from cogrs.sdk.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from cogrs.sdk.codecs import CodecRegistry, Codecs
     from cogrs.sdk.trial import Trial
@@ -56,10 +55,7 @@ class AgentHost(ComponentHost["_HostedAgent"]):
         return pb.AgentStartReply()
 
     def on_observation(
-        self,
-        trial_id: str,
-        actor_name: str,
-        requests: AsyncIterator[pb.AgentObservationRequest],
+        self, trial_id: str, actor_name: str, requests: AsyncIterator[pb.AgentObservationRequest]
     ) -> ResponseStream[pb.AgentObservationRequest, pb.AgentActionReply]:
         """Return the actions that answer observations; frees the agent when the stream is over.
 
@@ -90,8 +86,6 @@ class AgentHost(ComponentHost["_HostedAgent"]):
 
 
 class _HostedAgent(HostedComponent[Agent]):
-    """An agent in its trial."""
-
     def __init__(self, trial: Trial, book: CodecRegistry, threads: ThreadPool) -> None:
         super().__init__(component_name(trial.id, trial.name), threads)
         self._trial = trial
@@ -130,17 +124,8 @@ class _HostedAgent(HostedComponent[Agent]):
         return await self.run("act", act)
 
     async def reward(self, message: common_pb2.Reward) -> None:
-        async def reward(agent: Agent) -> None:
-            await self.call_method(agent.reward, received_reward(message))
-
-        await self.run("reward", reward)
-
-    async def message(self, messages: Sequence[common_pb2.Message]) -> None:
-        async def message(agent: Agent) -> None:
-            for each in messages:
-                await self.call_method(agent.message, received_message(each))
-
-        await self.run("message", message)
+        reward = received_reward(message)
+        await self.run("reward", lambda agent: self.call_method(agent.reward, reward))
 
     async def end(self, data: common_pb2.ActorPeriodData) -> None:
         async def end(agent: Agent) -> None:

@@ -15,13 +15,7 @@ class CallError(Exception):
     """A call that was refused, or failed: its status, and a text for the caller."""
 
     def __init__(self, code: grpc.StatusCode, text: str, brief: str = "") -> None:
-        """Create the error.
-
-        Args:
-            code: The status.
-            text: For the orchestrator that runs the trial.
-            brief: For callers that may be anybody; "" takes the text.
-        """
+        """Take a text for orchestrators, and a brief one ("": the same) for anybody else."""
         super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
         self.code = code
         self.brief = brief or str(self)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
-from cogrs.event_loop import check_no_loop, handle_exception
+from cogrs.event_loop import AsyncCloseable, check_no_loop, handle_exception
 from cogrs.hung_calls import TimeLimitError, qualified_name, run_limited
 from cogrs.sdk.client_session import ClientContext, ClientSession
 from cogrs.sdk.codecs import CodecRegistry
@@ -16,9 +16,7 @@ from cogrs.sdk.endpoint import CLIENT_OPTIONS
 from cogrs.sdk.player_function import check_player, play_session
 from cogrs.sdk.remote_errors import raising_remote_errors
 from cogrs.sdk.trial import Final, Trial
-from cogrs.sdk.wire import (
-    actors_of,
-)
+from cogrs.sdk.wire import actors_of
 from cogrs.validation import check_header, check_seconds, check_text, check_timeout
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ _HEARTBEAT = 10.0
 """Seconds between two signs of life; orchestrators wait 30 by default."""
 
 
-class ClientActor:
+class ClientActor(AsyncCloseable):
     """A connection by which actors take part. Close it, or use it as an async context manager.
 
     ::
@@ -167,14 +165,6 @@ class ClientActor:
     async def close(self) -> None:
         """Close the connection, if it is open; actors that still play leave."""
         await self.connection.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the client."""
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        """Close the connection."""
-        await self.close()
 
 
 def play(

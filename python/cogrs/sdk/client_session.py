@@ -62,11 +62,6 @@ class ClientContext:
     reconnect: float
     secrets: SlotSecrets = field(default_factory=SlotSecrets)
 
-    @property
-    def endpoint(self) -> str:
-        """The orchestrator's address, as it was given."""
-        return self.connection.endpoint
-
 
 class ClientSession(ActorSession):
     """A client in its place in a trial. It returns by itself when its connection is lost."""
@@ -113,7 +108,7 @@ class ClientSession(ActorSession):
         while not self._events:
             if self._over or self.final is not None:
                 raise StopAsyncIteration
-            with raising_remote_errors(self._client.endpoint):
+            with raising_remote_errors(self._client.connection.endpoint):
                 await self._receive()
         event = self._events.popleft()
         if isinstance(event, Observation):
@@ -153,13 +148,13 @@ class ClientSession(ActorSession):
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors, at once."""
         request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
-        with raising_remote_errors(self._client.endpoint):
+        with raising_remote_errors(self._client.connection.endpoint):
             await self._client.connection.stub.SendReward(request, metadata=self._metadata)
 
     async def send_message(self, message: Message) -> None:
         """Send user data to actors, or the environment, at once."""
         request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))
-        with raising_remote_errors(self._client.endpoint):
+        with raising_remote_errors(self._client.connection.endpoint):
             await self._client.connection.stub.SendMessage(request, metadata=self._metadata)
 
     async def leave(self) -> None:

@@ -271,11 +271,7 @@ class CodecRegistry:
     """The codecs of each class of actors."""
 
     def __init__(self, codec: AnyCodec | None) -> None:
-        """Take one codec for all, a pair, or pairs by class; None stands for `ArrayCodec`.
-
-        Raises:
-            TypeError: `codec` is something else.
-        """
+        """Take the `codec` of `serve`: one, a pair, or pairs by class; a TypeError for others."""
         self._by_class = dict(codec) if isinstance(codec, Mapping) else None
         if codec is None or isinstance(codec, Mapping):
             codec = ArrayCodec()
@@ -289,11 +285,7 @@ class CodecRegistry:
             _check_codec(pair.action)
 
     def of(self, actor: Actor) -> Codecs:
-        """Return the codecs of an actor.
-
-        Raises:
-            ValueError: Its class has no codecs.
-        """
+        """Return the codecs of an actor; a ValueError if its class has no codecs."""
         if self._by_class is None:
             return self._default
         if actor.actor_class not in self._by_class:

@@ -24,10 +24,7 @@ class ComponentHost(Generic[AnyComponent]):
         self.components: ComponentTable[AnyComponent] = ComponentTable(stream_timeout, threads)
 
     async def _start(
-        self,
-        key: tuple[str, ...],
-        component: AnyComponent,
-        start: Callable[[], Awaitable[Reply]],
+        self, key: tuple[str, ...], component: AnyComponent, start: Callable[[], Awaitable[Reply]]
     ) -> Reply:
         """Keep a component and start it; its stream has to follow."""
         self.components.add(key, component)

@@ -41,12 +41,7 @@ class ComponentTable(Generic[AnyComponent]):
     """The components of one service, by trial and actor."""
 
     def __init__(self, stream_timeout: float, threads: str) -> None:
-        """Create an empty table.
-
-        Args:
-            stream_timeout: Seconds within which the stream of a started component has to open.
-            threads: Name of the threads of plain methods.
-        """
+        """Create an empty table; a started component has `stream_timeout` seconds for a stream."""
         self._stream_timeout = stream_timeout
         self.threads = ThreadPool(threads)
         self._components: dict[tuple[str, ...], AnyComponent] = {}

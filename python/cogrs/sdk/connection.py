@@ -27,10 +27,6 @@ class Connection(Generic[Stub]):
 
     It belongs to the event loop of that call. When that loop is closed, the next call opens a new
     channel in its own loop.
-
-    Attributes:
-        endpoint: As it was given.
-        metadata: Goes with every call.
     """
 
     def __init__(
@@ -42,24 +38,10 @@ class Connection(Generic[Stub]):
         tls: ClientTls | None = None,
         token: str | None = None,
     ) -> None:
-        """Read certificates and check the arguments; nothing is connected yet.
-
-        Args:
-            endpoint: `grpc://host:port`, or `host:port`.
-            make_stub: Creates the stub of a channel.
-            options: Of the channel.
-            tls: Certificates, where the orchestrator has one.
-            token: Shown to the orchestrator, where it asks for one.
-
-        Raises:
-            TypeError: An argument has the wrong type.
-            ValueError: Not an endpoint, a token that would be sent to another machine in the clear,
-                or a file of `tls` has the wrong content.
-            OSError: A file cannot be read.
-        """
+        """Read certificates and check the arguments, as `ClientActor`; nothing is connected yet."""
         self.endpoint = endpoint
         self._target = address_of(endpoint)
-        self.metadata = metadata_of(self._target, tls, token)
+        self.metadata = metadata_of(self._target, tls, token)  # goes with every call
         self._credentials = None if tls is None else tls.credentials()
         self._options = [*options, *(() if tls is None else tls.options())]
         self._make_stub = make_stub
@@ -70,11 +52,7 @@ class Connection(Generic[Stub]):
 
     @property
     def stub(self) -> Stub:
-        """The stub, in the running event loop.
-
-        Raises:
-            RuntimeError: It was closed, another event loop uses it, or no event loop runs.
-        """
+        """The stub, for the running loop; a RuntimeError if closed, or used by another loop."""
         self._enter()
         self.check_open()
         return self._open() if self._stub is None else self._stub
@@ -137,12 +115,7 @@ def blocking_channel(
 
 
 def metadata_of(target: str, tls: ClientTls | None, token: str | None) -> Metadata:
-    """Return the metadata of all calls to `host:port`.
-
-    Raises:
-        TypeError: An argument has the wrong type.
-        ValueError: The token cannot be sent, or would be sent to another machine in the clear.
-    """
+    """Return the metadata of all calls to `host:port`; errors as of `ClientActor`."""
     check_kind("tls", tls, ClientTls | None, "a ClientTls or None")
     if token is None:
         return ()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -20,6 +20,7 @@ from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.json_message import fill_message
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.escape import escaped
+from cogrs.event_loop import AsyncCloseable
 from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_errors import RemoteCallError, raising_remote_errors
@@ -112,7 +113,7 @@ class TrialFailedError(RuntimeError):
         return escaped(f"trial {self.trial.id} failed: {self.reason}")
 
 
-class TrialController:
+class TrialController(AsyncCloseable):
     """Talks to an orchestrator. Close it, or use it as an async context manager.
 
     It connects when it is first used, and belongs to the event loop that uses it; when that loop is
@@ -263,14 +264,6 @@ class TrialController:
     def _stub(self) -> TrialLifecycleAsyncStub:
         return self._connection.stub
 
-    async def __aenter__(self) -> Self:
-        """Return the controller."""
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        """Close the connection."""
-        await self.close()
-
 
 def run_trial(
     endpoint: str,
@@ -336,7 +329,8 @@ def run_trial(
                 raise
             if trial is None:
                 raise TimeoutError(f"{endpoint} did not answer within {timeout:g} s") from error
-            raise TimeoutError(f"{endpoint}: {_late(trial.id, timeout)}") from error
+            late = f"trial {trial.id} did not end within {timeout:g} s"
+            raise TimeoutError(f"{endpoint}: {late}") from error
         finally:
             watch.cancel()
             if trial is not None and end is None:
@@ -401,10 +395,6 @@ def _started(reply: pb.TrialStartReply) -> StartedTrial:
 
 def _end(info: pb.TrialInfo | pb.TrialListEntry) -> TrialEnd:
     return TrialEnd(info.end_reason, info.failed)
-
-
-def _late(trial_id: str, timeout: float | None) -> str:
-    return f"trial {trial_id} did not end within {timeout:g} s"
 
 
 def _broken(endpoint: str, trial_id: str) -> ConnectionError:

@@ -49,8 +49,6 @@ class DatalogHost(ComponentHost["_HostedLog"]):
 
 
 class _HostedLog(HostedComponent[DatalogSink]):
-    """The log of a trial."""
-
     def __init__(self, trial_id: str, book: CodecRegistry, threads: ThreadPool) -> None:
         super().__init__(f"trial {trial_id}: data log", threads)
         self._trial_id = trial_id
@@ -60,11 +58,7 @@ class _HostedLog(HostedComponent[DatalogSink]):
     async def start(self, make: Callable[[], DatalogSink], params: common_pb2.TrialParams) -> None:
         self._actors = actors_of(params.actors)
         trial = LoggedTrial(self._trial_id, self._actors, params)
-
-        async def start(sink: DatalogSink) -> None:
-            await self.call_method(sink.start, trial)
-
-        await self.make(make, start)
+        await self.make(make, lambda sink: self.call_method(sink.start, trial))
 
     async def sample(self, message: pb.DatalogSample) -> None:
         async def sample(sink: DatalogSink) -> None:
@@ -73,10 +67,7 @@ class _HostedLog(HostedComponent[DatalogSink]):
         await self.run("sample", sample)
 
     async def end(self) -> None:
-        async def end(sink: DatalogSink) -> None:
-            await self.call_method(sink.end)
-
-        await self.run_last(end)
+        await self.run_last(lambda sink: self.call_method(sink.end))
 
     def _sample(self, message: pb.DatalogSample) -> Sample:
         told = message.HasField("observations")
@@ -85,9 +76,7 @@ class _HostedLog(HostedComponent[DatalogSink]):
             self._observations(message) if told else {},
             {
                 actor.name: decoded(
-                    self._book.of(actor).action,
-                    action.content,
-                    f"action of {actor.name!r}",
+                    self._book.of(actor).action, action.content, f"action of {actor.name!r}"
                 ).value
                 for actor, action in zip(self._actors, message.actions, strict=False)
                 if action.content

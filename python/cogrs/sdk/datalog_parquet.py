@@ -153,10 +153,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     with closing(parquet.ParquetFile(path)) as file:
         # A value that many rows share is kept once until its row is read, however large it is.
         shared = [column.path for column in file.schema if column.physical_type == "BYTE_ARRAY"]
-    with (
-        _arrow_errors(path),
-        closing(parquet.ParquetFile(path, read_dictionary=shared)) as file,
-    ):
+    with _arrow_errors(path), closing(parquet.ParquetFile(path, read_dictionary=shared)) as file:
         for batch in file.iter_batches(_ROW_GROUP, use_threads=False):
             for at in range(0, batch.num_rows, _ROWS):
                 for rows in _small(batch.slice(at, _ROWS)):

@@ -156,11 +156,7 @@ def spread_size(array: Any) -> int:
 
 
 def samples_of(rows: Iterable[Row], classes: Sequence[type[Message]]) -> Iterator[Sample]:
-    """Yield the samples of which these are the rows.
-
-    Raises:
-        ValueError: The rows are not those of samples, or a sample is too large.
-    """
+    """Yield the samples of these rows; a ValueError if they are not of samples, or too large."""
     by_name = {each.DESCRIPTOR.full_name: each for each in classes}
     for number, group in groupby(rows, key=lambda row: row["sample"]):
         mine, size = [], 0
@@ -221,11 +217,7 @@ _ITEMS: dict[str, dict[str, tuple[type, ...]]] = {
 
 
 def checked_row(row: Row) -> Row:
-    """Return a row after checking the types of its values.
-
-    Raises:
-        ValueError: A value has the wrong type.
-    """
+    """Return a row after checking the types of its values; a ValueError if one is wrong."""
     _check_kinds("", row, _KINDS)
     for name in ("observation", "action"):
         if (kept := row[name]) is not None:

@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import grpc
 
@@ -22,7 +22,7 @@ from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
-from cogrs.event_loop import check_own_loop
+from cogrs.event_loop import AsyncCloseable, check_own_loop
 from cogrs.hung_calls import stopping
 from cogrs.listen_address import check_listener, reached_by
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
@@ -100,7 +100,7 @@ _THREAD = "serve_endpoint() serves on a loop of its own"
 _ADDRESS = re.compile(r"(?:grpc://)?((?:\[[^\]]+\]|[^:/\[\]]+):(\d{1,5}))")
 
 
-class Endpoint:
+class Endpoint(AsyncCloseable):
     """A running server; see `serve`."""
 
     def __init__(self, server: grpc.aio.Server, hosts: Sequence[Host], where: str) -> None:
@@ -153,14 +153,6 @@ class Endpoint:
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Stop, as `stop` with `timeout` as its grace; None takes its default."""
         await self.stop(*([] if timeout is None else [timeout]))
-
-    async def __aenter__(self) -> Self:
-        """Return the endpoint."""
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        """Stop it."""
-        await self.stop()
 
 
 async def serve(
@@ -307,10 +299,7 @@ def local_datalog(make: Callable[[], DatalogSink], *, codec: AnyCodec | None = N
 
 
 def _factories(
-    what: str,
-    implementations: Mapping[str, Any],
-    user: type[User],
-    script: Callable[[Any], User],
+    what: str, implementations: Mapping[str, Any], user: type[User], script: Callable[[Any], User]
 ) -> dict[str, Callable[[], User]]:
     """Return factories of a user's objects, from the forms in which they may be given."""
     check_named(what, implementations)
@@ -335,12 +324,7 @@ def _check_callable(what: str, given: Any) -> None:
 
 
 def address_of(endpoint: str) -> str:
-    """Return the `host:port` of an endpoint.
-
-    Raises:
-        TypeError: It is not a string.
-        ValueError: It is neither `grpc://host:port` nor `host:port`.
-    """
+    """Return the `host:port` of an endpoint; a ValueError, or TypeError, if it is not one."""
     check_text("endpoint", endpoint)
     match = _ADDRESS.fullmatch(endpoint)
     if match is None or not 1 <= int(match[2]) <= 65535:

@@ -15,7 +15,7 @@ from cogrs.sdk.component_table import ResponseStream
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
 from cogrs.sdk.trial import ENVIRONMENT
-from cogrs.sdk.wire import expanded, messages_of, received_message, rewards_of, started_trial
+from cogrs.sdk.wire import expanded, messages_of, rewards_of, started_trial
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -64,8 +64,6 @@ class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
 
 
 class _HostedEnvironment(HostedComponent[Environment]):
-    """An environment in its trial."""
-
     def __init__(self, trial: Trial, codecs: CodecRegistry, threads: ThreadPool) -> None:
         super().__init__(component_name(trial.id), threads)
         self._trial = trial
@@ -93,7 +91,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
             self._tick += 1
             reply = self._reply(update)
             if reply.final_update:
-                self.finish()
+                self.over = True
             return reply
 
         return await self.run("step", step)
@@ -114,13 +112,6 @@ class _HostedEnvironment(HostedComponent[Environment]):
             return reply
 
         return await self.run_last(end)
-
-    async def message(self, messages: Sequence[common_pb2.Message]) -> None:
-        async def message(environment: Environment) -> None:
-            for each in messages:
-                await self.call_method(environment.message, received_message(each))
-
-        await self.run("message", message)
 
     def _actions(self, contents: Sequence[bytes], *, last: bool = False) -> dict[str, Any]:
         actors = self._trial.actors

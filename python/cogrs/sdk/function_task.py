@@ -31,12 +31,8 @@ class EventQueue(Generic[Event]):
         """Create an empty queue."""
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._asked: asyncio.Future[Any] | None = None
-        self._over = False
-
-    @property
-    def over(self) -> bool:
+        self.over = False
         """Whether no event will follow those that are here."""
-        return self._over
 
     def tell(self, event: Event) -> None:
         """Add an event."""
@@ -44,8 +40,8 @@ class EventQueue(Generic[Event]):
 
     def close(self) -> None:
         """Add no more."""
-        if not self._over:
-            self._over = True
+        if not self.over:
+            self.over = True
             self._queue.put_nowait(None)
 
     def ask(self) -> asyncio.Future[Any]:
@@ -91,12 +87,7 @@ class FunctionTask(Generic[Event]):
     async def ask(self, *events: Event, optional: bool = False) -> Any:
         """Send events to the function, and return its answer; raise what it raises instead.
 
-        Args:
-            events: Added to its queue.
-            optional: Return None where it returns without an answer.
-
-        Raises:
-            RuntimeError: It returned without an answer.
+        A RuntimeError if it returned without an answer; None then if that is `optional`.
         """
         asked = self._events.ask()
         for event in events:

@@ -42,7 +42,6 @@ class _Factory:
     inline: bool
 
     def __call__(self) -> GymnasiumEnvironment:
-        """Create an environment."""
         return self.make()
 
 

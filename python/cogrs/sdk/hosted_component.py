@@ -27,11 +27,13 @@ from cogrs.sdk.agent import Agent
 from cogrs.sdk.call_error import CallError
 from cogrs.sdk.datalog import DatalogSink
 from cogrs.sdk.environment import Environment
+from cogrs.sdk.wire import received_message
 from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from cogrs.api import common_pb2
     from cogrs.threads import ThreadPool, WorkerThread
 
 _logger = logging.getLogger("cogrs.sdk")
@@ -82,7 +84,8 @@ class HostedComponent(Generic[UserObject]):
         self._user_object: UserObject | None = None
         # No method is called while another is awaited: an end must not meet a step.
         self._lock = asyncio.Lock()
-        self._over = False
+        self.over = False
+        """Whether the object was brought to its end, or is lost: no method is called any more."""
         self._threads = threads
         self._worker: WorkerThread | None = None
         self._inline = False
@@ -105,11 +108,20 @@ class HostedComponent(Generic[UserObject]):
         async with self._lock:
             return await self._wrap_errors(what, job(self._object()))
 
+    async def message(self, messages: Sequence[common_pb2.Message]) -> None:
+        """Give the object of an environment or an agent what was sent to it."""
+
+        async def message(user_object: Any) -> None:
+            for each in messages:
+                await self.call_method(user_object.message, received_message(each))
+
+        await self.run("message", message)
+
     async def run_last(self, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
         """Run the last job: the end."""
         async with self._lock:
             result = await self._wrap_errors("end", job(self._object()))
-            self._over = True
+            self.over = True
             return result
 
     async def call_function(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -121,8 +133,8 @@ class HostedComponent(Generic[UserObject]):
     async def lose(self) -> None:
         """Call `lost`, unless the object was brought to its end, and wait for its thread."""
         async with self._lock:
-            if not self._over and self._user_object is not None:
-                self._over = True
+            if not self.over and self._user_object is not None:
+                self.over = True
                 try:
                     await self.call_method(self._user_object.lost)
                 except BaseException as error:
@@ -171,7 +183,7 @@ class HostedComponent(Generic[UserObject]):
         outcome = self._worker.call(method, *args)
         if not isinstance(outcome, tuple):
             try:
-                if self._over:  # `lost` is called whether or not somebody waits for it
+                if self.over:  # `lost` is called whether or not somebody waits for it
                     await asyncio.wait({outcome})
                 outcome = await outcome
             except asyncio.CancelledError:
@@ -188,11 +200,6 @@ class HostedComponent(Generic[UserObject]):
             if not isinstance(done, tuple):
                 await asyncio.wait({done})
         self._abandoned = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the object was brought to its end, or is lost."""
-        return self._over
 
     @property
     def unfinished(self) -> str:
@@ -212,10 +219,6 @@ class HostedComponent(Generic[UserObject]):
             self._threads.give_back(self._worker)
             self._worker = None
 
-    def finish(self) -> None:
-        """Note that the object is at its end: no method is called any more."""
-        self._over = True
-
     async def _make(
         self, make: Callable[[], UserObject], start: Callable[[UserObject], Awaitable[Any]]
     ) -> Any:
@@ -227,7 +230,7 @@ class HostedComponent(Generic[UserObject]):
         return await start(self._user_object)
 
     def _object(self) -> UserObject:
-        if self._over or self._user_object is None:
+        if self.over or self._user_object is None:
             raise CallError(StatusCode.NOT_FOUND, f"{self.label} is over")
         return self._user_object
 
@@ -253,11 +256,7 @@ def component_name(trial_id: str, *actor: str) -> str:
 
 
 def choose(implementations: Mapping[str, Result], name: str) -> Result:
-    """Return the implementation of a name; "" stands for the first.
-
-    Raises:
-        CallError: No implementation has this name.
-    """
+    """Return the implementation of a name, "" for the first; a CallError if it is unknown."""
     if not name:
         return next(iter(implementations.values()))
     if name not in implementations:

@@ -83,17 +83,13 @@ def _with_mask(shown: Any, mask: Any) -> Any:
 
 
 class PettingZooGame(ABC):
-    """An environment of either interface.
-
-    Attributes:
-        env: The environment.
-        asked: Agents whose actions the next step takes; empty when the episode is over.
-    """
+    """An environment of either interface."""
 
     def __init__(self, env: Any) -> None:
         """Play this environment."""
         self.env = env
         self.asked: Sequence[Any] = ()
+        """Agents whose actions the next step takes; empty when the episode is over."""
         self._observations = _ObservationConverter(env)
 
     @property
@@ -115,8 +111,6 @@ class PettingZooGame(ABC):
 
 
 class _ParallelGame(PettingZooGame):
-    """All agents act at once."""
-
     @property
     def alive(self) -> Sequence[Any]:
         return self.asked
@@ -141,8 +135,6 @@ class _ParallelGame(PettingZooGame):
 
 
 class _AecGame(PettingZooGame):
-    """One agent after the other."""
-
     @property
     def alive(self) -> Sequence[Any]:
         env = self.env
@@ -205,11 +197,7 @@ def _with_turn(shown: Any, *, turn: bool) -> dict[str, Any]:
 
 
 def game_of(env: Any) -> PettingZooGame:
-    """Return the game of an environment.
-
-    Raises:
-        TypeError: It is not an environment of PettingZoo.
-    """
+    """Return the game of an environment; a TypeError if it is not one of PettingZoo."""
     methods = ("reset", "step", "observation_space", "action_space")
     if not all(callable(getattr(env, name, None)) for name in methods):
         kind = type(env).__name__

@@ -45,10 +45,7 @@ async def _play(session: ActorSession, function: Callable[[Observation], Any]) -
 
 
 async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
-    """Call a function that may wait for a person, on a daemon thread.
-
-    The thread does not keep the process alive: Ctrl-C is enough, without Enter.
-    """
+    """Call a function on a daemon thread, which does not keep a process alive after Ctrl-C."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Any] = loop.create_future()
 

@@ -39,12 +39,7 @@ class RemoteCallError(grpc.aio.AioRpcError):
     def __init__(self, endpoint: str, error: grpc.aio.AioRpcError | grpc.Call) -> None:
         """Copy an error of gRPC, raised by a call to `endpoint`."""
         details = escaped(" ".join((error.details() or "").split()))
-        super().__init__(
-            error.code(),
-            grpc.aio.Metadata(),
-            grpc.aio.Metadata(),
-            details=details,
-        )
+        super().__init__(error.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
         self.endpoint = endpoint
 
     def __str__(self) -> str:

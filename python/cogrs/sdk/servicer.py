@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 
-from cogrs._core import __version__
-from cogrs.api import common_pb2
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
+from cogrs.api.versions import version_method
 from cogrs.sdk.call_error import CallError
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from cogrs.api import datalog_pb2
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-
-API_VERSION = "1.0.0-alpha6"
 
 _CANCELLATION = 0.2
 """Seconds in which the task of a call that was cut off is cancelled."""
@@ -43,23 +40,11 @@ _logger = logging.getLogger("cogrs.sdk")
 
 
 class _Servicer:
-    """What all services have in common."""
-
     def __init__(self, host: Any, brief: bool = False) -> None:
         """Call this host; tell callers briefly what failed where they may be anybody."""
         self._host, self._brief = host, brief
 
-    async def Version(
-        self, request: common_pb2.VersionRequest, context: Context
-    ) -> common_pb2.VersionInfo:
-        """Return the versions of a service of this package."""
-        named = {"cogrs": __version__, "cogment-api": API_VERSION, "grpc": grpc.__version__}
-        return common_pb2.VersionInfo(
-            versions=[
-                common_pb2.VersionInfo.Version(name=name, version=version)
-                for name, version in named.items()
-            ]
-        )
+    Version = version_method("cogrs")
 
 
 def _unary(method: str, keys: tuple[str, ...]) -> Any:
@@ -115,9 +100,7 @@ class DatalogServicer(_Servicer, LogExporterServicer):
     """The service `LogExporter`."""
 
     async def OnLogSample(
-        self,
-        requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest],
-        context: Context,
+        self, requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest], context: Context
     ) -> Any:
         """Keep what happens in a trial."""
         async with _answering(context, brief=self._brief):
@@ -140,10 +123,7 @@ async def _whole(
 async def _answering(context: Context, *, brief: bool) -> AsyncIterator[None]:
     """End a call with the status of the `CallError` that is raised inside.
 
-    Args:
-        context: Of the call.
-        brief: Whether the caller may be anybody, who is not told what the failure says: that can
-            have paths, and more.
+    `brief`: the caller may be anybody, and is not told the text, in which there can be paths.
     """
     try:
         yield
@@ -160,11 +140,7 @@ async def _answering(context: Context, *, brief: bool) -> AsyncIterator[None]:
 
 
 def _metadata_of(context: Context, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of some metadata.
-
-    Raises:
-        CallError: Some are missing, or are not printable ASCII.
-    """
+    """Return metadata of a call; a CallError if some are missing, or not printable ASCII."""
     given = dict(context.invocation_metadata() or ())
     missing = [key for key in keys if not given.get(key)]
     if missing:

@@ -34,16 +34,10 @@ def carried(value: Any, what: str = "value") -> Any:
 def carried_mask(layout: MaskLayout, mask: Any) -> Any:
     """Return the action mask of an info in the flat form of `cogrs.action_mask`, int8.
 
-    Spaces that take no mask, such as Box, leave the meaning to the environment: their masks are
-    carried as any value, and may be None.
-
-    Args:
-        layout: That of the action space.
-        mask: In the form of `Space.sample(mask=...)`, or one array of all entries. None stands for
-            a mask with which every action is legal.
-
-    Raises:
-        ValueError, TypeError: See `cogrs.action_mask.MaskLayout.flatten`.
+    It may have the form of `Space.sample(mask=...)`, or be one array of all entries; None stands
+    for a mask with which every action is legal. Spaces that take no mask, such as Box, leave the
+    meaning to the environment: their masks are carried as any value. Errors are those of
+    `cogrs.action_mask.MaskLayout.flatten`.
     """
     return layout.flatten(mask) if layout.size else carried(mask)
 
@@ -88,15 +82,9 @@ def placeholder(space: gymnasium.Space[Any]) -> Any:
 
 
 def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
-    """Return a carried value in the form of its space.
+    """Return a carried value, which may have another dtype of the same kind, in its space's form.
 
-    Args:
-        space: The space.
-        value: An array, which may have another dtype of the same kind; or a mapping of arrays.
-        what: Name of the value, for errors.
-
-    Raises:
-        ValueError: It is not in the space.
+    A ValueError, which begins with `what`, if it is not in the space.
     """
     found = _as_of(space, value)
     if not space.contains(found):
@@ -105,11 +93,7 @@ def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
 
 
 def in_form(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
-    """Do what `fitting` does, but take numbers that are out of bounds too.
-
-    Raises:
-        ValueError: It has other parts, another shape or another kind of numbers than the space.
-    """
+    """Do what `fitting` does, but take numbers of the space's form that are out of bounds too."""
     found = _as_of(space, value)
     if not (space.contains(found) or _has_form(space, found)):
         raise ValueError(f"{what}: expected one of {space}, got {_told(value)}")

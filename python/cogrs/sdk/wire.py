@@ -54,11 +54,7 @@ def started_trial(trial_id: str, name: str, request: EnvStartRequest | AgentStar
 
 
 def action_content(action: Action, codec: Codec, name: str) -> bytes:
-    """Return the bytes of an actor's action; those of an action without a value are empty.
-
-    Raises:
-        TypeError: The codec does not carry the value.
-    """
+    """Return the bytes of an action, b"" without a value; a TypeError if the codec refuses it."""
     if action.value is NO_VALUE:
         return b""
     return encoded(codec, action.value, f"action of {name!r}")
@@ -125,12 +121,7 @@ def _source(reward: Reward) -> common_pb2.RewardSource:
 
 
 def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[common_pb2.Message]:
-    """Return messages as they go over the wire, one for each receiver.
-
-    Raises:
-        TypeError: An item or a tick has the wrong type.
-        ValueError: A tick is out of range.
-    """
+    """Return messages as they go over the wire, for each receiver; errors as of `rewards_of`."""
     if messages is _NOTHING:
         return []
     return [
@@ -186,11 +177,7 @@ def received_message(message: common_pb2.Message) -> ReceivedMessage:
 
 
 def received_observation(message: common_pb2.Observation, codec: Codec, name: str) -> Observation:
-    """Return an actor's observation that came over the wire.
-
-    Raises:
-        ValueError: The codec cannot decode it; the text names the actor and the tick.
-    """
+    """Return an observation off the wire; a codec's ValueError names the actor and the tick."""
     what = f"observation of {name!r} at tick {message.tick_id}"
     value, terminated, truncated = decoded(codec, message.data.content, what)
     return Observation(
@@ -199,11 +186,7 @@ def received_observation(message: common_pb2.Observation, codec: Codec, name: st
 
 
 def received_final(data: common_pb2.ActorPeriodData, codec: Codec, name: str) -> Final:
-    """Return the final data of an actor that came over the wire.
-
-    Raises:
-        ValueError: As `received_observation`.
-    """
+    """Return the final data of an actor off the wire; errors as of `received_observation`."""
     seen = data.observations
     return Final(
         received_observation(seen[-1], codec, name) if seen else None,

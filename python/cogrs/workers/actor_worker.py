@@ -301,10 +301,7 @@ class ActorWorker:
 
 
 def _batcher(
-    rem: ReplayMemory,
-    batch_size: int,
-    timeout: float,
-    recurrent: npt.NDArray[Any] | None,
+    rem: ReplayMemory, batch_size: int, timeout: float, recurrent: npt.NDArray[Any] | None
 ) -> RequestBatcher:
     """Return a request batcher for a memory's fields; a ValueError if they do not suit actors."""
     if rem.info_buf.dtype != STEP_INFO or rem.info_buf.shape != ():
@@ -318,10 +315,7 @@ def _batcher(
     if recurrent is not None:
         inputs["recurrent"] = replies["recurrent"] = (recurrent.dtype, recurrent.shape)
     return RequestBatcher(
-        inputs,
-        {**replies, "decided": (np.dtype(bool), ())},
-        batch_size,
-        timeout=timeout,
+        inputs, {**replies, "decided": (np.dtype(bool), ())}, batch_size, timeout=timeout
     )
 
 

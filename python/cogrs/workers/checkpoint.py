@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a temporary file, and rename it when it is whole.
-
-    Raises:
-        OSError: It cannot be written. The file that was there before is unchanged.
-    """
+    """Write a file in place of another, as a whole or not at all; an OSError if it cannot be."""
     where = Path(path)
     descriptor, name = tempfile.mkstemp(dir=where.parent, prefix=f"{where.name}.")
     try:

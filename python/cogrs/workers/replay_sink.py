@@ -143,18 +143,15 @@ class _LoggedDecisions:
         self.memory = sink._memory
 
     async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
-        """Return the action of the log."""
         del recurrent
         prob, value = self._sink.annotation(state, self.action)
         return {"action": self.action, "prob": np.float32(prob), "value": np.float32(value)}
 
     def closed(self, player: Player) -> None:
-        """Count it."""
         del player
         self._sink.episodes += 1
 
     def dropped(self) -> None:
-        """Count it."""
         self._sink.dropped_rewards += 1
 
 

@@ -46,11 +46,7 @@ class ActorCallbacks(Protocol):
     def take_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """Take rewards and messages that an actor sent by a request, or refuse all of them.
-
-        Raises:
-            InvalidError, ExhaustedError: As `MessageRouter.check`.
-        """
+        """Take rewards and messages of a request, or refuse all, as `MessageRouter.check`."""
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
         """Go on without an actor that will not act any more, or end the trial."""
@@ -124,11 +120,7 @@ class Actor(ABC):
         """Take the data of a tick that is an observation alone; an action is owed from now on."""
 
     def send(self, rewards: Collection[Reward], messages: Collection[Message]) -> None:
-        """Send rewards and messages to others.
-
-        Raises:
-            InvalidError, ExhaustedError: As `MessageRouter.check`; nothing is sent.
-        """
+        """Send rewards and messages to others, or refuse all, as `MessageRouter.check`."""
         self.heard()
         self._trial.take_sent(self, rewards, messages)
 

@@ -7,6 +7,7 @@ breaks loses nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
@@ -37,18 +38,14 @@ _AT_ONCE = 0.001
 """Seconds; an alarm of 0 never rings."""
 
 
+@dataclass(eq=False, slots=True)
 class ClientStream:
     """One stream of a client: its reader, and what has passed so far."""
 
-    def __init__(self, reader: ReaderPort, *, after_join: bool) -> None:
-        """Create a stream that has carried nothing yet."""
-        self.reader = reader
-        self.after_join = after_join
-        """Whether it is the first stream since JoinTrial was called."""
-        self.greeted = False
-        """Whether a request came."""
-        self.observed = False
-        """Whether an observation was sent."""
+    reader: ReaderPort
+    after_join: bool  # whether it is the first stream since JoinTrial was called
+    greeted: bool = False  # whether a request came
+    observed: bool = False  # whether an observation was sent
 
 
 class ClientSlot(Actor):

@@ -31,15 +31,9 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(what: str, text: str, *, client: bool = False) -> Endpoint:
-    """Parse an endpoint.
+    """Parse `grpc://host:port`, `host:port`, `local://name`, or with `client` also `client`.
 
-    Args:
-        what: The component, for the error.
-        text: `grpc://host:port`, `host:port`, `local://name`, or `client`.
-        client: Accept `client` too.
-
-    Raises:
-        InvalidError: The text has none of these forms.
+    Other texts raise an InvalidError that begins with `what`.
     """
     if client and text == "client":
         return Endpoint(EndpointKind.CLIENT, "", text)

@@ -18,59 +18,45 @@ def short(value: object) -> str:
 class OrchestratorError(Exception):
     """A request that is refused; the text is sent to its caller."""
 
-    status: ClassVar[str] = "UNKNOWN"
+    status: ClassVar[str]
     """Name of the gRPC status code."""
 
+    def __init_subclass__(cls, *, status: str) -> None:
+        """Set the status of a kind of error."""
+        cls.status = status
 
-class NotFoundError(OrchestratorError):
+
+class NotFoundError(OrchestratorError, status="NOT_FOUND"):
     """No such trial, or no such actor in it."""
 
-    status = "NOT_FOUND"
 
-
-class InvalidError(OrchestratorError):
+class InvalidError(OrchestratorError, status="INVALID_ARGUMENT"):
     """The request is wrong in any state of the trial."""
 
-    status = "INVALID_ARGUMENT"
 
-
-class DeniedError(OrchestratorError):
+class DeniedError(OrchestratorError, status="PERMISSION_DENIED"):
     """The caller lacks the right, or the configuration does not allow this."""
 
-    status = "PERMISSION_DENIED"
 
-
-class PreconditionError(OrchestratorError):
+class PreconditionError(OrchestratorError, status="FAILED_PRECONDITION"):
     """The trial or the actor is not in a state for this."""
 
-    status = "FAILED_PRECONDITION"
 
-
-class AlreadyExistsError(OrchestratorError):
+class AlreadyExistsError(OrchestratorError, status="ALREADY_EXISTS"):
     """The actor has a stream already."""
 
-    status = "ALREADY_EXISTS"
 
-
-class LateError(OrchestratorError):
+class LateError(OrchestratorError, status="DEADLINE_EXCEEDED"):
     """The actor was not heard from in time."""
 
-    status = "DEADLINE_EXCEEDED"
 
-
-class ExhaustedError(OrchestratorError):
+class ExhaustedError(OrchestratorError, status="RESOURCE_EXHAUSTED"):
     """The reader is too slow for what it asked for."""
 
-    status = "RESOURCE_EXHAUSTED"
 
-
-class AbortedError(OrchestratorError):
+class AbortedError(OrchestratorError, status="ABORTED"):
     """Something that the request depends on refused it."""
 
-    status = "ABORTED"
 
-
-class UnavailableError(OrchestratorError):
+class UnavailableError(OrchestratorError, status="UNAVAILABLE"):
     """Something that the request depends on cannot be reached, or the orchestrator stops."""
-
-    status = "UNAVAILABLE"

@@ -83,13 +83,10 @@ class Orchestrator:
     ) -> None:
         """Create an orchestrator without trials.
 
-        Args:
-            defaults: Parameters of trials that are started without any.
-            context: Shared by all trials.
-            hooks: Called in this order.
-            classes: Declared actor classes; None allows any.
-            accept_params: Whether StartTrial may give parameters.
-            require_secrets: Whether clients that do not ask for a secret are refused.
+        `defaults` are the parameters of trials that are started without any; only with
+        `accept_params` may StartTrial give others. Hooks are called in their order. `classes` are
+        the declared actor classes; None allows any. With `require_secrets`, clients that do not ask
+        for a secret are refused.
         """
         self._defaults = defaults
         self._links = context.links
@@ -160,11 +157,7 @@ class Orchestrator:
         return not self._hooks and (len(params.actors) > MANY or request.ByteSize() > LARGE)
 
     def terminate(self, trial_id: str) -> None:
-        """End a trial, unless it ends already.
-
-        Raises:
-            NotFoundError: No trial has this id.
-        """
+        """End a trial, unless it ends already; a NotFoundError if no trial has this id."""
         self._trials.get(trial_id).end("TerminateTrial was called")
 
     def info(self, trial_id: str | None, *, observation: bool = False) -> list[TrialInfo]:
@@ -189,12 +182,7 @@ class Orchestrator:
         return iter(self._trials)
 
     def watch(self, reader: ReaderPort, states: Collection[State]) -> TrialWatcher:
-        """Queue the states of all trials, and then every change.
-
-        Raises:
-            UnavailableError: The orchestrator stops.
-            ExhaustedError: Too many calls watch already.
-        """
+        """Queue all states, then every change; refuse as `TrialRegistry.watch`, and at a stop."""
         if self._stopping:
             raise UnavailableError(_STOPS)
         return self._trials.watch(reader, states)
@@ -206,11 +194,7 @@ class Orchestrator:
     # For client actors.
 
     def join(self, request: TrialJoinRequest, caller: Caller | None = None) -> TrialJoinReply:
-        """Give a client a slot, and the caller the secret that it asks for.
-
-        Raises:
-            OrchestratorError: As the functions of `matchmaking`, or `SlotSecret.join`.
-        """
+        """Give a client a slot, and a secret if it asks; as `matchmaking`, `SlotSecret.join`."""
         trial, slot = self._match(request)
         slot.secret.join(caller or Caller(), required=self._require_secrets)
         slot.join()
@@ -239,21 +223,13 @@ class Orchestrator:
         return match_in_any(self._trials, actor_class=actor_class)
 
     def client(self, trial_id: str, name: str, caller: Caller | None = None) -> ClientSlot:
-        """Return the slot of a client.
-
-        Raises:
-            OrchestratorError: As `find_slot`; or no trial has this id; or the slot is another's.
-        """
+        """Return the slot of a client; errors as of `find_slot` and `SlotSecret.check`."""
         slot = find_slot(self._trials.get(trial_id), name)
         slot.secret.check(caller or Caller())
         return slot
 
     def heartbeat(self, trial_id: str, name: str, caller: Caller | None = None) -> None:
-        """Take a sign of life.
-
-        Raises:
-            OrchestratorError: As `client`; or no client joined as this actor.
-        """
+        """Take a sign of life; errors as of `client`, and if no client joined as this actor."""
         slot = self.client(trial_id, name, caller)
         if not slot.ready:
             raise PreconditionError(f"actor {name!r} did not join")

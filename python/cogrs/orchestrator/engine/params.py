@@ -36,11 +36,7 @@ _ENTRY = 64
 
 
 def check_name(what: str, text: str) -> None:
-    """Refuse a name or an id that is too long.
-
-    Raises:
-        InvalidError: `text` has too many bytes.
-    """
+    """Refuse a name or an id that has too many bytes, with an InvalidError."""
     # A character has up to 4 bytes; most names are too short for that to matter.
     if len(text) * 4 > MOST_NAME_BYTES and (size := len(text.encode())) > MOST_NAME_BYTES:
         raise InvalidError(
@@ -49,11 +45,7 @@ def check_name(what: str, text: str) -> None:
 
 
 def check_sizes(params: TrialParams) -> None:
-    """Refuse parameters of more, or longer, parts than a trial may have.
-
-    Raises:
-        InvalidError: A part is too large, or there are too many.
-    """
+    """Refuse more, or longer, parameters than a trial may have, with an InvalidError."""
     if len(params.actors) > MOST_ACTORS:
         raise InvalidError(f"actors: expected at most {MOST_ACTORS}, got {len(params.actors)}")
     check_name("environment: endpoint", params.environment.endpoint)
@@ -77,15 +69,10 @@ def check_params(
     classes: Collection[str] | None,
     check_endpoint: Callable[[str, Endpoint], None],
 ) -> None:
-    """Refuse parameters with which no trial can run.
+    """Refuse parameters, as the last hook returned them, with which no trial can run.
 
-    Args:
-        params: As the last hook returned them.
-        classes: The declared actor classes; None allows any.
-        check_endpoint: Refuses well-formed endpoints that cannot be reached.
-
-    Raises:
-        InvalidError: A parameter is wrong.
+    `classes` are the declared actor classes; None allows any. `check_endpoint` refuses well-formed
+    endpoints that cannot be reached. All refusals are InvalidErrors.
     """
     check_sizes(params)
     if not params.environment.endpoint:

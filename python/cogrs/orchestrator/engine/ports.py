@@ -126,11 +126,7 @@ class Links(Protocol):
     """Makes the ports of a trial."""
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse an endpoint that cannot be reached; the error begins with `what`.
-
-        Raises:
-            InvalidError: The local component is unknown, or the machine is not allowed.
-        """
+        """Refuse an endpoint that is unknown or not allowed: an InvalidError, after `what`."""
 
     def environment(
         self, trial_id: str, endpoint: Endpoint, events: EnvironmentEvents

@@ -39,11 +39,7 @@ class SlotSecret:
         """Of the secret, which itself is kept nowhere."""
 
     def check(self, caller: Caller) -> None:
-        """Refuse a caller that does not show the secret of a bound slot.
-
-        Raises:
-            DeniedError: The caller shows another secret, or no secret.
-        """
+        """Refuse a caller without the secret of a bound slot, with a DeniedError."""
         if self._digest and not hmac.compare_digest(digest(caller.shown), self._digest):
             raise self._denial(caller)
 

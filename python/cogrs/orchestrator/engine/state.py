@@ -25,11 +25,7 @@ _NEXT = {
 
 
 def check_step(old: State, new: State) -> None:
-    """Refuse a change of state that the rules do not have.
-
-    Raises:
-        RuntimeError: `new` does not follow `old`; a mistake in the engine.
-    """
+    """Refuse a change of state that the rules do not have, a mistake here: a RuntimeError."""
     if new not in _NEXT[old]:
         raise RuntimeError(f"a trial cannot go from {old.name} to {new.name}")
 

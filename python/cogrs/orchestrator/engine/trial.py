@@ -154,7 +154,6 @@ class Trial(TrialRecord):
                 self._ask_end()
 
     def _keep_early(self, reply: EnvActionReply) -> None:
-        """Keep a reply until the trial runs."""
         early = self._early_replies
         early.append(reply)
         if excess := find_excess(len(early), early.bytes, self._settings):
@@ -242,7 +241,6 @@ class Trial(TrialRecord):
             self._step()
 
     def _step(self) -> None:
-        """Send the actions to the environment."""
         limit = self.params.max_steps
         if limit and self._steps == limit:
             self.end(f"max_steps: {limit} steps are done")
@@ -357,7 +355,6 @@ class Trial(TrialRecord):
             self._force()
 
     def _ask_end(self) -> None:
-        """Ask the environment for its last data."""
         self._phase = Phase.ENDING
         self._deadline.set(self._settings.end_timeout)
         self._end_environment()

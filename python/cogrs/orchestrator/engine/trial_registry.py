@@ -145,11 +145,7 @@ class TrialRegistry:
             )
 
     def get(self, trial_id: str) -> TrialRecord:
-        """Return a trial.
-
-        Raises:
-            NotFoundError: No trial has this id.
-        """
+        """Return a trial; a NotFoundError if no trial has this id."""
         trial = self._trials.get(trial_id)
         if trial is None:
             raise NotFoundError(f"no trial {short(trial_id)}")
@@ -164,11 +160,7 @@ class TrialRegistry:
         return [trial for trial in self if trial.state is not State.ENDED]
 
     def watch(self, reader: ReaderPort, states: Collection[State]) -> TrialWatcher:
-        """Queue the states of all trials, and then every change.
-
-        Raises:
-            ExhaustedError: Too many calls watch already.
-        """
+        """Queue all states, then every change; an ExhaustedError if too many calls watch."""
         most = self._settings.max_watchers
         if len(self._watchers) >= most:
             raise ExhaustedError(f"{most} calls watch trials, of at most {most}")

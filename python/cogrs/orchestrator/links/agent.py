@@ -95,11 +95,7 @@ class AgentLink(Link[AgentObservationRequest]):
 
     def _check_backlog(self) -> None:
         behind, unsent = self._undelivered, self._unsent
-        excess = find_excess(
-            len(behind) + len(unsent),
-            behind.bytes + unsent.bytes,
-            self._settings,
-        )
+        excess = find_excess(len(behind) + len(unsent), behind.bytes + unsent.bytes, self._settings)
         if excess and not self._too_slow:
             self._too_slow = True
             self._requests.close()

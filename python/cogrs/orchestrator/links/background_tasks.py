@@ -24,12 +24,7 @@ class BackgroundTasks:
     def spawn(
         self, work: Coroutine[object, object, None], crashed: Callable[[str], None] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task.
-
-        Args:
-            work: The coroutine to run.
-            crashed: Called with the text of an exception, which is logged in any case.
-        """
+        """Start a task; `crashed` gets the text of its exception, which is logged in any case."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finish(done, crashed))

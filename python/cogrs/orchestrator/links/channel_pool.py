@@ -59,18 +59,7 @@ class ChannelPool:
         tls: ClientTls | None = None,
         metadata_for: Callable[[str], Metadata] = lambda _target: (),
     ) -> None:
-        """Create an empty pool.
-
-        Args:
-            max_message: Bytes of the largest message.
-            tasks: Closes channels in the background.
-            tls: Certificates, whose files are read once; None opens channels without TLS.
-            metadata_for: Returns the metadata of all calls to a target.
-
-        Raises:
-            OSError: A file cannot be read.
-            ValueError: A file has no valid certificate or key.
-        """
+        """Create an empty pool; files of `tls` are read now, as `ClientTls.credentials` does."""
         self._options: list[tuple[str, int | str]] = [*channel_options(max_message)]
         self._credentials = None
         if tls is not None:

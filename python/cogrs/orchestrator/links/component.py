@@ -102,11 +102,7 @@ T = TypeVar("T")
 
 
 def checked(reply: object, kind: type[T]) -> T:
-    """Return the reply of a component, if it has the expected type.
-
-    Raises:
-        TypeError: `reply` is not a `kind`.
-    """
+    """Return the reply of a component; a TypeError if it does not have the expected type."""
     if not isinstance(reply, kind):
         got = type(reply).__name__
         raise TypeError(f"expected {kind.__name__} to be returned, got {got}")

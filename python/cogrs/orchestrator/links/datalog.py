@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
@@ -20,19 +21,15 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.links.link import LinkContext
 
 
+@dataclass(slots=True)
 class LogCounters:
     """Counters over all data logs of a server."""
 
-    def __init__(self) -> None:
-        """Create counters at 0."""
-        self.waiting = 0
-        """Samples that wait to be sent."""
-        self.waiting_bytes = 0
-        """Bytes of these."""
-        self.lost = 0
-        """Samples that were not sent."""
-        self.closing: set[asyncio.Task[None]] = set()
-        """Tasks that wait for logs of ended trials to take the rest."""
+    waiting: int = 0  # samples that wait to be sent
+    waiting_bytes: int = 0
+    lost: int = 0  # samples that were not sent
+    closing: set[asyncio.Task[None]] = field(default_factory=set)
+    """Tasks that wait for logs of ended trials to take the rest."""
 
 
 class LogLink:

@@ -34,7 +34,6 @@ _STOP = 0.5
 
 
 def _no_fault(_target: str) -> str | None:
-    """Allow all machines."""
     return None
 
 
@@ -53,13 +52,9 @@ class LinkFactory:
     ) -> None:
         """Create a factory that has opened no channel yet.
 
-        Args:
-            settings: Durations and limits.
-            local: The components of this process by name, see `component`.
-            log: Endpoint of the data log, or None without one.
-            tls: Certificates for all channels; None opens them without TLS.
-            find_fault: Returns why `host:port` is not allowed, or None if it is.
-            metadata_for: Returns the metadata of calls to `host:port`, besides the trial.
+        `local` are the components of this process by name, see `component`; `log` is the endpoint
+        of the data log. `find_fault` returns why `host:port` is not allowed, or None if it is;
+        `metadata_for` the metadata of calls to it, besides the trial.
         """
         self._settings = settings
         self._local = local
@@ -71,11 +66,7 @@ class LinkFactory:
         self._channels = ChannelPool(settings.max_message, self._tasks, tls, metadata_for)
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse `local://` endpoints of unknown names, and machines that are not to be used.
-
-        Raises:
-            InvalidError: `endpoint` is one of them.
-        """
+        """Refuse unknown `local://` names, and machines not to be used: an InvalidError."""
         if endpoint.kind is EndpointKind.GRPC and (fault := self._find_fault(endpoint.target)):
             raise InvalidError(f"{what}: {endpoint.text} {fault}")
         if endpoint.kind is EndpointKind.LOCAL and endpoint.target not in self._local:
@@ -102,11 +93,7 @@ class LinkFactory:
         return LogLink(trial_id, component, self._settings, context, self.logs)
 
     def hook(self, text: str) -> HookLink:
-        """Return a hook that lives as long as this factory.
-
-        Raises:
-            InvalidError: The endpoint is wrong, or not allowed.
-        """
+        """Return a hook that lives as long as this factory; its endpoint is checked by `check`."""
         endpoint = parse_endpoint("pre-trial hook", text)
         self.check("pre-trial hook", endpoint)
         component, _ = self._reach(text, endpoint, RemoteHook)
@@ -115,9 +102,7 @@ class LinkFactory:
     async def close(self, grace: float = 0.0) -> None:
         """Cancel what is under way, stop local components, and close all channels.
 
-        Args:
-            grace: Seconds for data logs to take the samples of ended trials, and then for local
-                components to stop.
+        In `grace` seconds data logs take the samples of ended trials, then local components stop.
         """
         until = time.monotonic() + grace
         if grace and self.logs.closing:

@@ -23,12 +23,7 @@ class HookLink:
         self._timeout = timeout
 
     async def pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
-        """Return the parameters as they are to be.
-
-        Raises:
-            AbortedError: The hook answered with an error.
-            UnavailableError: It did not answer.
-        """
+        """See `cogrs.orchestrator.engine.orchestrator.Hook.pre_trial`."""
         limit = asyncio.timeout(self._timeout or None)
         try:
             async with limit:

@@ -129,7 +129,6 @@ class _Remote:
     """Makes calls to one endpoint, by the methods of a table."""
 
     def __init__(self, pooled: PooledChannel) -> None:
-        """Call on this channel."""
         self._limiter = pooled.limiter
         self._shown = pooled.metadata
         self._stub = self._stub_type(_bounded(pooled.channel))

@@ -88,11 +88,7 @@ def _decoded(where: str, text: str) -> bytes:
 
 
 def _encoded(
-    where: str,
-    action: Any,
-    actor_class: str | None,
-    content: Mapping[str, Any],
-    types: UserTypes,
+    where: str, action: Any, actor_class: str | None, content: Mapping[str, Any], types: UserTypes
 ) -> bytes:
     if not isinstance(action, Mapping):
         kind = type(action).__name__

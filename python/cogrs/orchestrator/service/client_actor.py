@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
+from cogrs.api.versions import version_method
 from cogrs.limits import MANY
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
@@ -17,7 +18,6 @@ from cogrs.orchestrator.service.context import (
     find_metadata,
     refuse,
     required_metadata,
-    versions,
 )
 from cogrs.orchestrator.service.waker import Waker
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from cogrs.access import Access
-    from cogrs.api.common_pb2 import VersionInfo, VersionRequest
     from cogrs.api.orchestrator_pb2 import (
         TrialActionRequest,
         TrialHeartbeatRequest,
@@ -117,12 +116,7 @@ class ClientActorService(ClientActorServicer):
             )
         return TrialMessageReply()
 
-    async def Version(  # noqa: N802
-        self, request: VersionRequest, context: Context
-    ) -> VersionInfo:
-        """Return versions."""
-        del request, context
-        return versions()
+    Version = version_method("orchestrator")
 
     def _caller(self, context: Context) -> Caller:
         has_all = self._access.has_all(context.invocation_metadata())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 
-from cogrs.api.common_pb2 import VersionInfo
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.engine.params import check_name
@@ -22,22 +21,6 @@ if TYPE_CHECKING:
 Service = TypeVar("Service")
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
-
-API_VERSION = "1.0.0-alpha6"
-
-
-def versions() -> VersionInfo:
-    """Return the reply to Version."""
-    from cogrs._core import __version__
-
-    known = (
-        ("orchestrator", __version__),
-        ("cogment-api", API_VERSION),
-        ("grpc", grpc.__version__),
-    )
-    return VersionInfo(
-        versions=[VersionInfo.Version(name=name, version=version) for name, version in known]
-    )
 
 
 def find_metadata(context: Context, key: str) -> str | None:

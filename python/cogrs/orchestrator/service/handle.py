@@ -68,11 +68,7 @@ class OrchestratorHandle(ServerHandle[Server]):
         return f"OrchestratorHandle({ports}, {self._state()})"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Raise a TypeError: an orchestrator cannot be pickled."""
         raise TypeError("an orchestrator cannot be pickled or copied: others reach it at its port")
 
 

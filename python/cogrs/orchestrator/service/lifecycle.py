@@ -11,19 +11,14 @@ from cogrs.api.orchestrator_pb2 import (
     TrialState,
 )
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleServicer
+from cogrs.api.versions import version_method
 from cogrs.limits import MOST_FILTERS
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
-from cogrs.orchestrator.service.context import (
-    abort_on_error,
-    find_metadata,
-    required_metadata,
-    versions,
-)
+from cogrs.orchestrator.service.context import abort_on_error, find_metadata, required_metadata
 from cogrs.orchestrator.service.waker import SharedWaker, WakeQueue, Waker
 
 if TYPE_CHECKING:
-    from cogrs.api.common_pb2 import VersionInfo, VersionRequest
     from cogrs.api.orchestrator_pb2 import (
         TerminateTrialRequest,
         TrialInfoRequest,
@@ -91,12 +86,7 @@ class LifecycleService(TrialLifecycleServicer):
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)
 
-    async def Version(  # noqa: N802
-        self, request: VersionRequest, context: Context
-    ) -> VersionInfo:
-        """Return versions."""
-        del request, context
-        return versions()
+    Version = version_method("orchestrator")
 
 
 def _states(request: TrialListRequest) -> list[State]:

@@ -139,11 +139,7 @@ class Security:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        """Refuse to pickle tokens.
-
-        Raises:
-            TypeError: The object has tokens.
-        """
+        """Pickle an object without tokens; raise a TypeError for one that has any."""
         if self.tokens or self.link_tokens:
             raise cannot_be_pickled("a Security with tokens")
         return super().__reduce_ex__(protocol)

@@ -32,10 +32,7 @@ def read_security(
 ) -> dict[str, Any]:
     """Return the arguments of `Security` that a section sets. Errors do not show secrets.
 
-    Args:
-        values: The section: paths, flags and texts.
-        root: The folder that paths are relative to.
-        shown: Returns a key as the user wrote it, for errors.
+    Paths are relative to `root`; `shown` returns a key as the user wrote it, for errors.
 
     Raises:
         OSError: A file cannot be read.

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
 
@@ -20,7 +20,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_ClientActorServicer_to_server,
     add_TrialLifecycleServicer_to_server,
 )
-from cogrs.event_loop import check_own_loop
+from cogrs.event_loop import AsyncCloseable, check_own_loop
 from cogrs.hung_calls import stopping
 from cogrs.limits import MAX_STREAMS
 from cogrs.orchestrator.engine.actor_options import OptionTable
@@ -94,7 +94,7 @@ def server_options(
     ]
 
 
-class Server:
+class Server(AsyncCloseable):
     """A running orchestrator."""
 
     def __init__(
@@ -254,14 +254,6 @@ class Server:
         add_reflection(server, services)
         self._servers.append(server)
         return server
-
-    async def __aenter__(self) -> Self:
-        """Return the server."""
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        """Stop the orchestrator."""
-        await self.stop()
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:

@@ -31,9 +31,7 @@ class Throttle:
     async def turn(self, *, large: bool, size: int = 0) -> AsyncIterator[None]:
         """Wait for a turn, unless the request is small; do not wait for anything in the block.
 
-        Args:
-            large: Whether the request is large.
-            size: Its bytes, if receiving them counts as work.
+        `size` is its bytes, if receiving them counts as work.
         """
         if not large:
             yield
@@ -61,12 +59,7 @@ class PeerThrottle:
 
     @asynccontextmanager
     async def turn(self, peer: str, size: int) -> AsyncIterator[None]:
-        """Wait for a turn of a connection, then for the requests in progress of others.
-
-        Args:
-            peer: The connection.
-            size: Bytes of the request.
-        """
+        """Wait for a turn of a connection, then for requests in progress of others."""
         lock = self._peers.setdefault(peer, asyncio.Lock())
         self._users[peer] = self._users.get(peer, 0) + 1
         try:

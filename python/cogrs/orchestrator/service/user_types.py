@@ -34,11 +34,8 @@ class UserTypes:
     def __init__(self, root: Path, protos: Sequence[str], descriptor_set: str | None) -> None:
         """Check the paths of the files with types; ValueError if one is not below `root`.
 
-        Args:
-            root: Folder that the other paths are relative to.
-            protos: `.proto` files in that folder or below it.
-            descriptor_set: Output of `protoc --include_imports --descriptor_set_out`, which is read
-                in place of `protos`.
+        `protos` are `.proto` files. `descriptor_set`, an output of `protoc --include_imports
+        --descriptor_set_out`, is read in place of them.
         """
         self._root = root
         self._protos = tuple(map(_checked, protos))
@@ -50,11 +47,7 @@ class UserTypes:
     def encode(self, where: str, declared: str, type_name: str | None, value: Any) -> bytes:
         """Return a config as bytes; ValueError if it does not match its type.
 
-        Args:
-            where: Name of the config, for errors.
-            declared: Where its type is declared, for errors.
-            type_name: Full name of its type, or None.
-            value: The config as YAML has it.
+        Errors name the config, `where`, and the place where its type is declared.
         """
         if not type_name:
             raise ValueError(f"{where}: a config without a type: expected its type at {declared}")

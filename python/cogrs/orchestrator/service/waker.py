@@ -33,11 +33,7 @@ class Waker:
         self._woken.set()
 
     async def wait(self) -> None:
-        """Wait until woken; to be called when there is nothing to take.
-
-        Raises:
-            OrchestratorError: The stream was ended.
-        """
+        """Wait until woken, when nothing is left to take; raise the error that ended the stream."""
         if self._error is not None:
             raise self._error
         await self._woken.wait()

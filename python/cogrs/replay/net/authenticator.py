@@ -10,7 +10,6 @@ questions that only reading a folder answers go to the second by a queue, and it
 
 from __future__ import annotations
 
-import logging
 import queue
 import time
 from typing import TYPE_CHECKING, Final
@@ -22,17 +21,13 @@ from cogrs.replay.net.connection_monitor import FAILURES
 from cogrs.replay.net.curve import SAMPLER
 from cogrs.replay.net.socket_context import start_thread
 from cogrs.replay.net.waker import Waker
+from cogrs.replay.net.warn_once import WarnOnce
 
 if TYPE_CHECKING:
     from cogrs.replay.net.curve import AllowList
     from cogrs.replay.net.socket_context import SocketContext
 
-_logger = logging.getLogger("cogrs.replay")
-
 _ADDRESS = "inproc://zeromq.zap.01"
-
-_MOST_PEERS = 1000
-"""Refused peers that are remembered, so that each is reported once."""
 
 _USER_ID: Final = "User-Id"
 """The property of a frame in which libzmq has what the authenticator called its sender."""
@@ -48,7 +43,7 @@ class Authenticator:
         """Start."""
         self._context = context
         self._allowed = allowed
-        self._refused: set[tuple[str, str]] = set()
+        self._warn = WarnOnce()
         self._unknown: queue.SimpleQueue[tuple[float, list[bytes]] | None] = queue.SimpleQueue()
         """Questions for which a folder has to be read, and when they came."""
         self._replies: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
@@ -102,10 +97,7 @@ class Authenticator:
     def _reply(self, frames: list[bytes], asked_at: float | None = None) -> list[bytes] | None:
         """Return the reply to a question; None where only reading a folder tells.
 
-        Args:
-            frames: The question.
-            asked_at: When it came: then folders are read that were not read since. None: they are
-                not read.
+        Given when the question came, it reads folders that were not read since.
         """
         peer, delimiter, version, request, domain, address, _, mechanism, *credentials = frames
         where, name = domain.decode(), address.decode() or "this machine"
@@ -129,26 +121,19 @@ class Authenticator:
         return [peer, delimiter, version, request, *status, identity, b""]
 
     def _refuse(self, where: str, why: str) -> None:
-        if (where, why) in self._refused or len(self._refused) >= _MOST_PEERS:
-            return
-        self._refused.add((where, why))
-        _logger.warning("refused a connection %s %s; further ones are not reported", where, why)
+        text = "refused a connection %s %s; further ones are not reported"
+        self._warn((where, why), text, where, why)
 
 
 class Identity:
-    """The sender of a message, as the authenticator of the socket that it came to named it.
-
-    Attributes:
-        key: The sender's public key, as 40 characters; empty where there are no keys.
-        samples: Whether it may draw samples, send priorities and have messages published.
-    """
+    """The sender of a message, as the authenticator of the socket that it came to named it."""
 
     __slots__ = ("key", "samples")
 
     def __init__(self, user_id: str) -> None:
-        """Read a User-Id."""
+        """Read a User-Id: a role, and a public key of 40 characters, empty without keys."""
         role, _, self.key = user_id.partition(" ")
-        self.samples = role == SAMPLER
+        self.samples = role == SAMPLER  # whether it may draw, send priorities, and publish
 
 
 ANYBODY: Final = Identity(f"{SAMPLER} ")

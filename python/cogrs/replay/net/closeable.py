@@ -39,10 +39,6 @@ class Closeable:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Raise a TypeError: objects with sockets cannot be pickled."""
         name = type(self).__name__
         raise TypeError(f"a {name} cannot be pickled or copied: {self._instead}")

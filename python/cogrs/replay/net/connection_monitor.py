@@ -13,7 +13,6 @@ counters of `ReceiveQuota` while loops write them.
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -24,14 +23,13 @@ from zmq.utils.monitor import parse_monitor_message
 
 from cogrs.replay.net.peer import Peer, bytes_received, bytes_unread, most_descriptors
 from cogrs.replay.net.socket_context import start_thread
+from cogrs.replay.net.warn_once import WarnOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.replay.net.receive_quota import ReceiveQuota
     from cogrs.replay.net.socket_context import SocketContext
-
-_logger = logging.getLogger("cogrs.replay")
 
 FAILURES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 """Events of peers that failed before their key was asked about."""
@@ -58,22 +56,15 @@ _HEARTBEATS = 64
 
 @dataclass(eq=False)
 class WatchedSocket:
-    """A socket whose connections are watched.
+    """A socket whose connections are watched."""
 
-    Attributes:
-        endpoint: Where it is, for warnings.
-        quota: How much of each connection may wait, and was taken.
-        on_event: Called with the endpoint and each event of its monitor, in the monitor's thread.
-    """
-
-    endpoint: str
-    quota: ReceiveQuota
+    endpoint: str  # for warnings
+    quota: ReceiveQuota  # how much of each connection may wait, and was taken
     on_event: Callable[[str, int], object] | None = None
+    """Called with the endpoint and each event of its monitor, in the monitor's thread."""
 
 
 class _Connection:
-    """The counters of one connection."""
-
     def __init__(self, peer: Peer, watched: WatchedSocket) -> None:
         self.peer = peer
         self.endpoint = watched.endpoint
@@ -138,7 +129,7 @@ class ConnectionMonitor:
         """By the sockets that read their events."""
         self._connections: dict[int, _Connection] = {}
         """By descriptor; those that were looked at last come last."""
-        self._warned: set[str] = set()
+        self._warn_once = WarnOnce()
         start_thread("connections", self._run)
 
     def watch(self, socket: zmq.Socket[bytes], watched: WatchedSocket) -> None:
@@ -198,7 +189,6 @@ class ConnectionMonitor:
         self._connections[descriptor] = _Connection(peer, watched)
 
     def _check_some(self) -> None:
-        """Check the connections whose turn it is."""
         for descriptor in list(itertools.islice(self._connections, _ROUND)):
             connection = self._connections.pop(descriptor)
             if held := connection.excess():
@@ -209,7 +199,5 @@ class ConnectionMonitor:
                 self._connections[descriptor] = connection
 
     def _warn(self, endpoint: str, why: str) -> None:
-        if endpoint not in self._warned:
-            self._warned.add(endpoint)
-            text = "ended a connection at %s %s; further ones are not reported"
-            _logger.warning(text, endpoint, why)
+        text = "ended a connection at %s %s; further ones are not reported"
+        self._warn_once(endpoint, text, endpoint, why)

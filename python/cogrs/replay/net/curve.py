@@ -39,17 +39,13 @@ SAMPLER: Final = "sampler"
 
 
 class Curve:
-    """The keys of one server or client, for its sockets.
-
-    Attributes:
-        allowed: The clients that its listening sockets accept; None for a client.
-    """
+    """The keys of one server or client, for its sockets."""
 
     def __init__(self, pair: KeyPair, server: bytes, allowed: AllowList | None = None) -> None:
         """Connect as `pair`, to the holder of the secret key that belongs to `server`."""
         self._pair = pair
         self._server = server
-        self.allowed = allowed
+        self.allowed = allowed  # the clients that listening sockets accept; None for a client
 
     @classmethod
     def of_client(cls, key: object, server_key: object) -> Curve | None:
@@ -72,11 +68,7 @@ class Curve:
 
     @classmethod
     def of_server(cls, key: object, allow: object, samplers: object = None) -> Curve | None:
-        """Return the keys that a server's arguments name; None when all are None.
-
-        Raises:
-            As `of_client`.
-        """
+        """Return the keys that a server's arguments name, None when all are; as `of_client`."""
         if key is None and allow is None and samplers is None:
             return None
         check_curve()
@@ -110,17 +102,10 @@ class AllowList:
     """The keys that a server accepts, and their roles: given lists, or folders that may change."""
 
     def __init__(self, own: bytes, allow: object, samplers: object = None) -> None:
-        """Accept the holders of the server's own keys, and those that the arguments name.
+        """Accept the holders of the server's own public key, and those that the arguments name.
 
-        Args:
-            own: The server's public key.
-            allow: Keys, or a folder of them.
-            samplers: Likewise, of those that may draw samples; None: all of `allow`.
-
-        Raises:
-            TypeError: Neither a folder nor keys.
-            ValueError: An item is not a key.
-            OSError: A file cannot be read, or the folder does not exist.
+        `allow` is keys, or a folder of them; likewise `samplers`, of those that may draw samples:
+        None stands for all of `allow`. Errors are those of `Curve.of_client`.
         """
         self._own = z85.decode(own)
         self._pushers = _keys("allow", allow)

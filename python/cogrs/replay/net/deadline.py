@@ -25,12 +25,7 @@ class Deadline:
 
     @classmethod
     def of(cls, name: str, timeout: float | None) -> Deadline:
-        """Return the end of a wait that begins now, from an argument of this name.
-
-        Raises:
-            TypeError: It is not a number.
-            ValueError: It is negative or NaN.
-        """
+        """Return the end of a wait that begins now, for an argument; as `check_timeout`."""
         return cls(check_timeout(name, timeout))
 
     @property

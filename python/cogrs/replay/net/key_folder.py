@@ -43,11 +43,7 @@ class KeyFolder:
     """
 
     def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
-        """Use a folder, which was given as an argument of this name.
-
-        Raises:
-            NotADirectoryError: The folder does not exist.
-        """
+        """Use the folder of an argument; a NotADirectoryError if it does not exist."""
         self._name = name
         self._path = Path(path)
         if not self._path.is_dir():

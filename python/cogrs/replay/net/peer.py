@@ -23,12 +23,7 @@ _ACKED_AT, _RECEIVED_AT, _INFO_SIZE = 120, 128, 136
 
 
 class Peer(NamedTuple):
-    """A connection: its descriptor, and the inode behind, which differs when that is used again.
-
-    Fields:
-        descriptor: Of this process.
-        inode: Of the socket.
-    """
+    """A connection: its descriptor, and the inode behind, which differs when that is used again."""
 
     descriptor: int
     inode: int
@@ -43,11 +38,7 @@ class Peer(NamedTuple):
 
     @classmethod
     def of_descriptor(cls, descriptor: int) -> Peer:
-        """Return the connection that has a descriptor.
-
-        Raises:
-            OSError: It is not open.
-        """
+        """Return the connection that has a descriptor; an OSError if it is not open."""
         return cls(descriptor, os.fstat(descriptor).st_ino)
 
     def is_connected(self) -> bool:
@@ -64,21 +55,14 @@ class Peer(NamedTuple):
 
 
 def descriptor_of(frame: zmq.Frame) -> int:
-    """Return the descriptor of the connection that a frame came from.
-
-    Raises:
-        zmq.ZMQError: It is from this process, or from libzmq itself.
-    """
+    """Return the descriptor of a frame's connection; a ZMQError if this process sent it."""
     return int(frame.get(_DESCRIPTOR))
 
 
 if sys.platform == "win32":
 
     def _shut_down(descriptor: int) -> None:
-        with (
-            contextlib.suppress(OSError),
-            sockets.socket(fileno=os.dup(descriptor)) as connection,
-        ):
+        with contextlib.suppress(OSError), sockets.socket(fileno=os.dup(descriptor)) as connection:
             connection.shutdown(sockets.SHUT_RDWR)
 
     def bytes_acked(_descriptor: int) -> int | None:

@@ -12,7 +12,6 @@ it before each message.
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -23,13 +22,12 @@ from cogrs.replay.endpoint import Conn
 from cogrs.replay.net.deadline import SLICE, Deadline
 from cogrs.replay.net.shared_socket import SharedSocket
 from cogrs.replay.net.socket_context import is_ready
+from cogrs.replay.net.warn_once import WarnOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cogrs.replay.net.transport import Transport
-
-_logger = logging.getLogger("cogrs.replay")
 
 _VERDICTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _EVENTS = _VERDICTS | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
@@ -54,19 +52,14 @@ class PushSocket:
         self._events: zmq.Socket[bytes] | None = None
         self._received: list[Any] = []
         """Events that were taken and not looked at."""
-        self._reported: set[str] = set()
+        self._warn = WarnOnce()
         self._connected = False
         """Whether there was a connection to any server."""
 
     def send(
         self, call: str, head: Callable[[], bytes], frames: Sequence[Any], timeout: float | None
     ) -> None:
-        """Send a message whose first frame is made when its turn has come.
-
-        Raises:
-            TimeoutError: It cannot be sent in time.
-            ConnectionError: The only server has keys and this client none, or the other way round.
-        """
+        """Send a message whose head is made at its turn; errors as of the client's `push_cache`."""
         if not self._endpoints[0]:
             raise RuntimeError(f"{call}: this client was created without a push_endpoint")
         deadline = Deadline.of("timeout", timeout)
@@ -156,10 +149,5 @@ class PushSocket:
                     "has keys and the other has none, or the peer is not a server of this kind; "
                     "nothing is sent, and what waited for it is lost"
                 )
-            if where not in self._reported:
-                self._reported.add(where)
-                _logger.warning(
-                    "push_endpoint: %s gets nothing: it has keys and this client has none, or the "
-                    "other way round",
-                    where,
-                )
+            text = "push_endpoint: %s gets nothing: it has keys and this client has none, or the "
+            self._warn(where, f"{text}other way round", where)

@@ -19,34 +19,25 @@ class ReceiveQuota:
     """The limits of a socket's connections, and the messages that its one loop has taken.
 
     The loop counts here, and the thread of `ConnectionMonitor` reads: numbers may be a moment old.
-
-    Attributes:
-        largest: Bytes of one message that may wait.
-        taken: Bytes taken, by the connection's descriptor; more than on the wire, never less.
-        seen: Descriptors that connections have had.
-        trusted: Connections with the larger limit.
-        times_empty: How often nothing was left to take.
-        messages: How many messages were taken, of all connections.
     """
 
     def __init__(
         self, most: int, *, largest: int | None = None, most_of_strangers: int | None = None
     ) -> None:
-        """Create limits, with nothing taken.
+        """Create limits: `most` bytes of a connection may wait, of whole and unfinished messages.
 
-        Args:
-            most: Bytes, of whole and of unfinished messages.
-            largest: Bytes of one message that is not whole; None for `most`.
-            most_of_strangers: Bytes of a connection that is not trusted; None for `most`.
+        `largest` of them are of one message that is not whole, and `most_of_strangers` is for
+        connections that are not trusted; each is `most` if None.
         """
         self._most = most
         self._most_of_strangers = most if most_of_strangers is None else most_of_strangers
         self.largest = most if largest is None else largest
         self.taken: dict[int, int] = {}
-        self.seen: set[int] = set()
-        self.trusted: set[Peer] = set()
-        self.times_empty = 0
-        self.messages = 0
+        """Bytes taken, by the connection's descriptor; more than on the wire, never less."""
+        self.seen: set[int] = set()  # descriptors that connections have had
+        self.trusted: set[Peer] = set()  # connections with the larger limit
+        self.times_empty = 0  # how often nothing was left to take
+        self.messages = 0  # that were taken, of all connections
 
     def limit_of(self, peer: Peer) -> int:
         """Return how many bytes of a connection may wait."""

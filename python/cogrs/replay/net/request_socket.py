@@ -39,13 +39,7 @@ class RequestSocket:
         )
 
     def ask(self, call: str, expected: str, **body: object) -> pb.Header:
-        """Send a request, and return its reply, whose body is of the expected kind.
-
-        Raises:
-            TimeoutError: No reply came.
-            RuntimeError: The client has no endpoint or is closed, or the reply is not the expected
-                one.
-        """
+        """Send a request, and return its reply; errors as of the client's `sync_sizes`."""
         self._transport.check()
         if not self._endpoint:
             raise RuntimeError(f"{call}: this client was created without a req_endpoint")

@@ -70,11 +70,9 @@ class SocketContext:
     """One ZeroMQ context with its sockets."""
 
     def __init__(self, owner: str, frame_overhead: int = 0) -> None:
-        """Create a context.
+        """Create a context for the sockets of a class, the owner, which errors name.
 
-        Args:
-            owner: The class whose sockets these are, for its errors.
-            frame_overhead: Bytes by which frames are larger on their way than as sent.
+        Frames are larger by `frame_overhead` bytes on their way than as sent.
         """
         self._owner = owner
         self._frame_overhead = frame_overhead
@@ -90,11 +88,7 @@ class SocketContext:
         self.closed = False
 
     def check_process(self) -> None:
-        """Refuse to work in a forked child, where a lock can stay locked for ever.
-
-        Raises:
-            RuntimeError: In a forked child.
-        """
+        """Refuse a forked child, where a lock can stay locked for ever, with a RuntimeError."""
         if os.getpid() != self._pid:
             raise RuntimeError(
                 f"this {self._owner} was created before a fork and cannot be used in the child: "
@@ -102,11 +96,7 @@ class SocketContext:
             )
 
     def check(self) -> None:
-        """Refuse to work when closed, or in a forked child.
-
-        Raises:
-            RuntimeError: Closed, or in a forked child.
-        """
+        """Refuse to work when closed, or in a forked child, with a RuntimeError."""
         self.check_process()
         if self.closed:
             raise RuntimeError(f"this {self._owner} is closed")
@@ -114,14 +104,11 @@ class SocketContext:
     def socket(
         self, kind: int, *, hwm: int, max_frame: int = -1, linger_ms: int = _LINGER_MS
     ) -> zmq.Socket[bytes]:
-        """Create a socket.
+        """Create a socket, with at most `hwm` messages that wait in each direction for each peer.
 
-        Args:
-            kind: Its ZeroMQ type.
-            hwm: Messages that wait in each direction for each peer, at most. Sockets of requests
-                have `REQUEST_HWM` instead.
-            max_frame: A peer that sends a larger frame is disconnected; -1 for no limit.
-            linger_ms: Milliseconds that it goes on sending after it was closed.
+        Sockets of requests have `REQUEST_HWM` instead. A peer that sends a frame of more bytes than
+        `max_frame` is disconnected; -1 stands for no limit. A socket goes on sending for
+        `linger_ms` after it was closed.
         """
         self.check()
         # Before there is a socket: without it a context ends here, and waits for sockets for ever.
@@ -258,11 +245,7 @@ def is_ready(socket: zmq.Socket[bytes], event: int) -> bool:
 
 
 def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
-    """Take the next message, without copying its frames.
-
-    Raises:
-        zmq.Again: No message has come.
-    """
+    """Take the next message, without copying its frames; a zmq.Again if no message has come."""
     frames = [socket.recv(zmq.NOBLOCK, copy=False)]
     while frames[-1].more:
         frames.append(socket.recv(copy=False))
@@ -272,11 +255,7 @@ def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
 
 
 def probe_descriptors() -> None:
-    """Refuse to go on where libzmq would end the process.
-
-    Raises:
-        OSError: The process has too few file descriptors left.
-    """
+    """Raise an OSError where libzmq would end the process, for lack of file descriptors."""
     found: list[int] = []
     try:
         while len(found) < _DESCRIPTORS:

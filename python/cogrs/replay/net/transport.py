@@ -38,15 +38,9 @@ class Transport(SocketContext):
     """The sockets of one server, client, sampler or proxy."""
 
     def __init__(self, owner: str, curve: Curve | None = None, *, insecure: bool = False) -> None:
-        """Create a context; with keys, its sockets that bind ask an authenticator.
+        """Create a context for a class; with keys, its sockets that bind ask an authenticator.
 
-        Args:
-            owner: The class whose sockets these are, for its errors.
-            curve: The keys of all sockets; None for no keys.
-            insecure: Whether sockets without keys may listen where the system lets others in.
-
-        Raises:
-            TypeError: `insecure` is neither True nor False.
+        `insecure` lets sockets without keys listen where the system lets others in.
         """
         check_flag("insecure", insecure)
         # libzmq compares the largest frame with what comes from the network, which is encrypted.
@@ -96,15 +90,10 @@ class Transport(SocketContext):
     ) -> str:
         """Bind or connect a socket of this transport, and return where; it is closed on failure.
 
-        Args:
-            socket: The socket.
-            name: The argument that the endpoint was given as.
-            endpoint: Where.
-            mode: Whether to bind or to connect.
-            domain: Which peers may connect when there are keys.
-            quota: How much of a connection may wait before it is ended. None for a socket that has
-                a monitor of its own.
-            on_event: Called with the endpoint and events of the socket, in another thread.
+        `name` is the argument that the endpoint was given as. With keys, `domain` says which peers
+        may connect. `quota` is how much of a connection may wait before it is ended; None for a
+        socket that has a monitor of its own. `on_event` is called with the endpoint and events of
+        the socket, in another thread.
 
         Raises:
             ValueError: Others than this machine's users could connect, and there are no keys.
@@ -139,11 +128,7 @@ class Transport(SocketContext):
         return where
 
     def receive(self, socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
-        """Take the next message, without copying its frames.
-
-        Raises:
-            zmq.Again: No message has come.
-        """
+        """Take the next message, without copying its frames; a zmq.Again if there is nothing."""
         return _receive(socket, self._quotas.get(socket))
 
     def trust(self, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:

@@ -87,11 +87,7 @@ class Publisher:
     """An XPUB socket and the thread that serves it."""
 
     def __init__(self, transport: Transport, endpoint: str, sender: int, hwm: int) -> None:
-        """Bind and start.
-
-        Raises:
-            OSError: The endpoint cannot be bound.
-        """
+        """Bind and start; an OSError if the endpoint cannot be bound."""
         self._transport = transport
         self._sender = sender
         self._stream = secrets.randbits(64)

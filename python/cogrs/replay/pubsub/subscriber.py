@@ -47,11 +47,7 @@ if TYPE_CHECKING:
 
 
 class Subscriber:
-    """A socket and the thread that reads it, both created when a topic is first asked for.
-
-    Attributes:
-        total_refused: Messages that were dropped, for they are not of this protocol.
-    """
+    """A socket and the thread that reads it, both created when a topic is first asked for."""
 
     def __init__(self, transport: Transport, endpoint: str, hwm: int) -> None:
         """Do not connect yet."""
@@ -68,14 +64,10 @@ class Subscriber:
         self._connected = False
         """Whether there was ever a connection."""
         self._warn = WarnOnce()
-        self.total_refused = 0
+        self.total_refused = 0  # messages that were dropped, for they are not of this protocol
 
     def get(self, topic: bytes, timeout: float | None, last: bool) -> bytes:
-        """Wait for a message of a topic.
-
-        Raises:
-            TimeoutError: No message came.
-        """
+        """Wait for a message of a topic; a TimeoutError if no message came."""
         self._transport.check()
         deadline = Deadline.of("timeout", timeout)
         with self._changed:

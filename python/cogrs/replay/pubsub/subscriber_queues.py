@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import zmq
 
@@ -46,22 +46,13 @@ _MOST_EVENTS = 256
 """Subscriptions that are taken before waiting messages are sent."""
 
 
-class SubscriberQueue:
-    """The newest messages for one subscription of one peer.
+class SubscriberQueue(NamedTuple):
+    """The newest messages for one subscription of one peer."""
 
-    Attributes:
-        peer: The subscriber.
-        key: The key of this subscription, which no other one has.
-        since: Stream and number of the topic's last message when it was made.
-        waiting: Header and contents of messages, oldest first.
-    """
-
-    def __init__(self, peer: Peer, key: TopicKey, since: tuple[int, int], hwm: int) -> None:
-        """Create an empty queue of at most `hwm` messages."""
-        self.peer = peer
-        self.key = key
-        self.since = since
-        self.waiting: deque[tuple[bytes, bytes]] = deque(maxlen=hwm)
+    peer: Peer
+    key: TopicKey  # of this subscription, which no other one has
+    since: tuple[int, int]  # stream and number of the topic's last message when it was made
+    waiting: deque[tuple[bytes, bytes]]  # header and contents of messages, oldest first
 
 
 class QueuedBodies:
@@ -90,12 +81,7 @@ class QueuedBodies:
 
 
 class SubscriberQueues:
-    """The queues of all subscribers of an XPUB socket.
-
-    Attributes:
-        by_topic: Queues of each topic that has subscribers, by peer.
-        busy: Queues with messages, by their frames; those that were sent to last come last.
-    """
+    """The queues of all subscribers of an XPUB socket."""
 
     def __init__(
         self,
@@ -104,13 +90,10 @@ class SubscriberQueues:
         newest: Callable[[bytes], tuple[int, int]],
         receive: Callable[[zmq.Socket[bytes]], list[zmq.Frame]],
     ) -> None:
-        """Prepare a socket that is not bound yet.
+        """Prepare an XPUB socket that is not bound yet; at most `hwm` messages wait in each queue.
 
-        Args:
-            socket: An XPUB.
-            hwm: Messages that wait in each queue, at most.
-            newest: Returns stream and number of the last message of a topic.
-            receive: Takes a message from the socket, or raises `zmq.Again`.
+        `newest` returns stream and number of a topic's last message. `receive` takes a message
+        from the socket, or raises `zmq.Again`.
         """
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
         socket.setsockopt(zmq.XPUB_NODROP, 1)
@@ -133,7 +116,9 @@ class SubscriberQueues:
         self._sent: dict[Peer, list[tuple[zmq.MessageTracker, int]]] = {}
         """Large messages that libzmq may still hold, with their sizes."""
         self.by_topic: dict[bytes, dict[Peer, SubscriberQueue]] = {}
+        """Queues of each topic that has subscribers, by peer."""
         self.busy: dict[bytes, SubscriberQueue] = {}
+        """Queues with messages, by their frames; those that were sent to last come last."""
 
     def put(self, queue: SubscriberQueue, header: bytes, body: bytes) -> None:
         """Add a message; the oldest makes room, for its number and for its size."""
@@ -221,7 +206,7 @@ class SubscriberQueues:
     def answer(self, peer: Peer, key: TopicKey, header: bytes, body: bytes) -> None:
         """Send a peer the last message that it has asked for, as soon as there is room."""
         if key.frame() in self._keys.get(peer, ()):
-            self.put(SubscriberQueue(peer, key, (0, 0), 1), header, body)
+            self.put(SubscriberQueue(peer, key, (0, 0), deque(maxlen=1)), header, body)
 
     def forget_departed(self) -> None:
         """Forget the subscriptions of peers that have left."""
@@ -287,7 +272,8 @@ class SubscriberQueues:
         self._subscriptions += own.frame() not in keys
         keys[own.frame()] = own
         if key.kind == MESSAGES:
-            queue = SubscriberQueue(peer, own, self._newest(key.digest), self._hwm)
+            since = self._newest(key.digest)
+            queue = SubscriberQueue(peer, own, since, deque(maxlen=self._hwm))
             self.by_topic.setdefault(key.digest, {})[peer] = queue
         return key.kind == LAST
 

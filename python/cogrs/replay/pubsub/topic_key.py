@@ -24,16 +24,11 @@ class TopicKey(NamedTuple):
 
     A subscriber asks for messages by a key without nonce, and gets them by one with a nonce, which
     only it has. Otherwise no key is the beginning of another.
-
-    Fields:
-        kind: Whether messages, announcements or a last message.
-        digest: Of the topic.
-        nonce: For messages: names the subscriber. For a last message: names the question.
     """
 
-    kind: bytes
-    digest: bytes
-    nonce: bytes = b""
+    kind: bytes  # MESSAGES, ANNOUNCEMENTS or LAST
+    digest: bytes  # of the topic
+    nonce: bytes = b""  # of messages: names the subscriber; of a last message: the question
 
     def frame(self) -> bytes:
         """Return the frame."""
@@ -41,11 +36,7 @@ class TopicKey(NamedTuple):
 
     @classmethod
     def of(cls, frame: bytes) -> TopicKey:
-        """Read a frame.
-
-        Raises:
-            WireError: It is not such a frame.
-        """
+        """Read a frame; a WireError if it is not such a frame."""
         key = cls(frame[:1], frame[1 : 1 + DIGEST], frame[1 + DIGEST :])
         if len(frame) not in _LENGTHS.get(key.kind, ()):
             raise WireError("a topic of another kind")
@@ -63,22 +54,12 @@ def new_nonce() -> bytes:
 
 
 def topic_bytes(topic: object) -> bytes:
-    """Return a topic as bytes, a string as UTF-8.
-
-    Raises:
-        TypeError: It is neither bytes nor str.
-        ValueError: It is a string that UTF-8 cannot encode.
-    """
+    """Return a topic as bytes, a str as UTF-8; a TypeError or a ValueError if that cannot be."""
     return _bytes("topic", topic)
 
 
 def message_bytes(message: object) -> bytes:
-    """Return a message as bytes, a string as UTF-8, a buffer by its contents.
-
-    Raises:
-        TypeError: It is neither of these.
-        ValueError: It is a string that UTF-8 cannot encode.
-    """
+    """Return a message as bytes: a buffer's contents, or as `topic_bytes` does."""
     if isinstance(message, (bytearray, memoryview)):
         return bytes(message)
     return _bytes("message", message)

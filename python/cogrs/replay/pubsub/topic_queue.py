@@ -19,10 +19,6 @@ class TopicQueue:
 
     Messages are numbered, by stream: the number of a message, and the one at the time of its
     subscription, tell how many were dropped on the way.
-
-    Attributes:
-        dropped: Messages that were published to this client and lost.
-        size: Bytes of the messages that wait.
     """
 
     def __init__(self, hwm: int) -> None:
@@ -36,8 +32,8 @@ class TopicQueue:
         """Whether the reply is awaited which message was published last before the first one."""
         self._holds = False
         """Whether nothing is given until then, since older messages are not wanted."""
-        self.dropped = 0
-        self.size = 0
+        self.dropped = 0  # messages that were published to this client and lost
+        self.size = 0  # bytes of the messages that wait
 
     @property
     def has_received(self) -> bool:
@@ -50,11 +46,9 @@ class TopicQueue:
         return len(self._messages) > 1
 
     def start_with_last(self, *, alone: bool) -> None:
-        """Take the last message from before too.
+        """Take the last message from before too; if `alone`, drop those published before it.
 
-        Args:
-            alone: Whether messages that were published before it are dropped: then none is given
-                until it is known.
+        Then no message is given until it is known.
         """
         self._asks_for_last = True
         self._holds = alone

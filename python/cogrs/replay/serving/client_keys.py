@@ -23,11 +23,7 @@ class ClientKeys:
         """Of each key; those that have been silent longest come first."""
 
     def check(self, uuid: int, key: str) -> None:
-        """Refuse a message of a client with another key than before; without keys do nothing.
-
-        Raises:
-            WireError: The key is another.
-        """
+        """Refuse another key of a client than before: a WireError. Without keys do nothing."""
         if not key:
             return
         with self._lock:

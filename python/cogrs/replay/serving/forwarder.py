@@ -31,23 +31,14 @@ _TURN = 64
 
 
 class ProxySide(NamedTuple):
-    """One side of a proxy.
+    """One side of a proxy."""
 
-    Fields:
-        name: The argument that its endpoint was given as.
-        kind: The type of its socket.
-        endpoint: Where it listens.
-        domain: Which peers may connect there.
-        max_frame: Bytes of the largest frame that passes.
-        quota: How much of each peer's messages may wait.
-    """
-
-    name: str
-    kind: int
-    endpoint: str
-    domain: str
-    max_frame: int
-    quota: ReceiveQuota
+    name: str  # of the argument that its endpoint was given as
+    kind: int  # of its socket
+    endpoint: str  # where it listens
+    domain: str  # which peers may connect there
+    max_frame: int  # bytes of the largest frame that passes
+    quota: ReceiveQuota  # how much of each peer's messages may wait
 
 
 def bind_all(
@@ -55,15 +46,7 @@ def bind_all(
 ) -> tuple[list[zmq.Socket[bytes]], list[str]]:
     """Bind all sides of proxies or nothing; return the sockets, and where they are.
 
-    Args:
-        transport: Creates the sockets.
-        sides: Their settings.
-        hwm: Messages that wait in each direction for each peer, at most.
-        inproc: Whether workers connect by the same transport.
-
-    Raises:
-        ValueError: An endpoint cannot be bound to.
-        OSError: The system refuses.
+    With `inproc` workers connect by the same transport. Errors are those of `Transport.attach`.
     """
     checked = [
         check_endpoint(side.name, side.endpoint, Bind, inproc=inproc and side.domain == WORKERS)

@@ -26,11 +26,7 @@ _LOOPS: dict[int, Callable[..., None]] = {zmq.ROUTER: serve_requests, zmq.PULL: 
 
 
 class Listeners:
-    """Creates the sockets of workers and proxies, and runs their loops. Any thread may call.
-
-    Attributes:
-        bound: The endpoint of the newest worker or proxy, by the type of its socket.
-    """
+    """Creates the sockets of workers and proxies, and runs their loops. Any thread may call."""
 
     def __init__(self, transport: Transport, state: ServerState, hwm: int) -> None:
         """Listen nowhere yet."""
@@ -38,14 +34,10 @@ class Listeners:
         self._state = state
         self._hwm = hwm
         self.bound: dict[int, str] = {}
+        """The endpoint of the newest worker or proxy, by the type of its socket."""
 
     def start(self, rep_endpoint: str, pull_endpoint: str) -> None:
-        """Run a worker of each kind on a thread; both or neither.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it.
-            OSError: One cannot be bound.
-        """
+        """Run a worker of each kind on a thread, both or neither; errors as of the server."""
         rep = self._socket("rep_endpoint", zmq.ROUTER, rep_endpoint, Bind)
         try:
             pull = self._socket("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
@@ -57,23 +49,13 @@ class Listeners:
             start_thread(name, _LOOPS[kind], self._transport, self._state, socket, Bind)
 
     def work(self, kind: int, endpoint: str, mode: Mode) -> None:
-        """Run a worker until the transport is closed.
-
-        Raises:
-            ValueError: `endpoint` or `mode` is not valid, or others could connect.
-            OSError: The endpoint cannot be bound.
-        """
+        """Run a worker until the transport is closed; errors as of `rep_worker_main`."""
         mode = check_mode(mode)
         socket = self._socket("endpoint", kind, endpoint, mode)
         _LOOPS[kind](self._transport, self._state, socket, mode)
 
     def forward(self, front: int, front_ep: str, back: int, back_ep: str) -> None:
-        """Run a proxy until the transport is closed.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it.
-            OSError: One cannot be bound.
-        """
+        """Run a proxy until the transport is closed; errors as of `rep_proxy_main`."""
         max_frame, replies = self._state.max_frame, ReceiveQuota(MOST_WAITING_OF_ANSWERS)
         # Samples that workers give a sampler are not bounded by the size of caches.
         largest = LARGEST_REPLY if back == zmq.DEALER else max_frame

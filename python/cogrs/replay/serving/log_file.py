@@ -36,33 +36,22 @@ _MODES = ("w", "a", "x", "w+", "a+", "x+", "r+")
 
 
 class LogFile:
-    """Writes lines in the order in which each client numbered them. Any thread may call.
-
-    Attributes:
-        path: Of the file; None before `open`.
-        total_lines: Lines that have come, with and without a file.
-    """
+    """Writes lines in the order in which each client numbered them. Any thread may call."""
 
     def __init__(self) -> None:
         """Drop all lines until `open` is called."""
         self._lock = threading.Lock()
         self._file: IO[Any] | None = None
         self._closed = False
-        self.path: str | None = None
-        self.total_lines = 0
+        self.path: str | None = None  # None before `open`
+        self.total_lines = 0  # that have come, with and without a file
         self._next: dict[int, int] = {}
         self._early: dict[int, dict[int, str]] = {}
         self._early_size = 0
         self._due = time.monotonic() + _PERIOD
 
     def open(self, path: str | bytes | os.PathLike[str], mode: str) -> None:
-        """Write to another file from now on, opened as C's `fopen` would; lines are UTF-8.
-
-        Raises:
-            TypeError: `path` is not a path.
-            ValueError: `mode` cannot write.
-            OSError: The file cannot be opened; the old one stays.
-        """
+        """See `ReplayMemoryServer.set_logfile`; the old file stays where an error is raised."""
         text = _without_b(mode)
         if text not in _MODES:
             known = ", ".join(_MODES)

@@ -39,18 +39,10 @@ class MessageAssembler:
     def add(
         self, source: tuple[str, int, int], header: pb.Publish, part: bytes
     ) -> tuple[bytes | None, int]:
-        """Add a part.
+        """Add a part; return the message, None if it is not whole, and how many bytes have come.
 
-        Args:
-            source: The sender's key, the client, and the number of its message.
-            header: What the request says of the message.
-            part: The next bytes of it.
-
-        Returns:
-            The message, None if it is not whole; and how many of its bytes have come.
-
-        Raises:
-            WireError: The part does not fit to such a message, which is dropped.
+        `source` is the sender's key, the client, and the number of its message. A message with a
+        part that does not fit is dropped, with a WireError.
         """
         with self._lock:
             message = self._unfinished.pop(source, None)

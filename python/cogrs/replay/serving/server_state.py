@@ -66,19 +66,7 @@ _MOST_COUNTERS = 65_536
 
 
 class ServerState:
-    """The caches, counters, log file and keys of a server.
-
-    Attributes:
-        caches: The newest caches.
-        log_file: The log file.
-        total_episodes: Episodes that clients have closed.
-        total_steps: Steps of those episodes.
-        total_dropped: Published messages that clients were too slow for.
-        total_caches: Caches that have arrived, whole ones only.
-        total_refused: Messages that were dropped or refused.
-        publish: Publishes priorities, given topic and message; None: they are dropped.
-        publish_for_client: Publishes a message, given digest of the topic and contents; likewise.
-    """
+    """The caches, counters, log file and keys of a server."""
 
     def __init__(
         self,
@@ -93,16 +81,14 @@ class ServerState:
         """Keep the newest `n_caches` caches of memories like this one; with 0 refuse caches.
 
         Workers log what arrives every `log_seconds`; None for never.
-
-        Raises:
-            TypeError: `n_caches` is not an integer.
-            ValueError: `n_caches` < 0.
         """
         self.log_file = LogFile()
         self._n_caches = check_count("n_caches", n_caches, 0)
         self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
+        """Publishes priorities, given topic and message; None: they are dropped."""
         self.publish_for_client: Callable[[bytes, bytes], object] | None = None
+        """Publishes a message, given digest of the topic and contents; likewise."""
         self._ids = ids
         self._nstep = nstep
         self._reporter = StatsReporter(log_seconds)
@@ -111,11 +97,10 @@ class ServerState:
         self._digest = digest_of(memory)
         self._arrived = threading.Condition()
         self._lock = threading.Lock()
-        self.total_episodes = 0
-        self.total_steps = 0
-        self.total_caches = 0
-        self.total_dropped = 0
-        self.total_refused = 0
+        self.total_episodes = self.total_steps = 0  # that clients have closed
+        self.total_caches = 0  # that have arrived, whole ones only
+        self.total_dropped = 0  # published messages that clients were too slow for
+        self.total_refused = 0  # messages that were dropped or refused
         self._refused = dict.fromkeys(REASONS, 0)
         self._counters: dict[int, tuple[int, ...]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
@@ -373,7 +358,6 @@ class ServerState:
 
 
 def _header(frames: list[zmq.Frame]) -> pb.Header:
-    """Read the first frame of a message."""
     if not frames:
         raise WireError("no frames where a header is expected", "frames")
     if len(frames[0]) > SMALL_FRAME:

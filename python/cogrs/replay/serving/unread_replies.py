@@ -22,17 +22,11 @@ _FEW = 256
 
 @dataclass
 class _Sent:
-    """The replies that were sent by a connection.
-
-    Attributes:
-        peer: The connection.
-        acked: Bytes that its peer had received when `waiting` was counted.
-        waiting: Bytes that were sent since, and those that it had not received then.
-    """
+    """The replies that were sent by a connection."""
 
     peer: Peer
-    acked: int
-    waiting: int = 0
+    acked: int  # bytes that the peer had received when `waiting` was counted
+    waiting: int = 0  # bytes that were sent since, or that it had not received then
 
     def recount(self) -> int:
         """Return the bytes that wait, too few rather than too many: acked bytes have overhead."""
