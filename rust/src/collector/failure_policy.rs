@@ -12,7 +12,6 @@ use foldhash::HashMap;
 
 use crate::error::Result;
 
-/// Longest back-off before a game begins again.
 const MAX_REST: Duration = Duration::from_secs(60);
 
 /// The failure policy: what happens to a game that fails.

@@ -13,7 +13,6 @@ use crate::error::{Error, short};
 use crate::games::GameSpec;
 use crate::python::tensor_spec::TensorSpec;
 
-/// The arrays of a collector's batches, at each state.
 #[derive(Debug)]
 pub struct CollectorTensors {
     pub inputs: Vec<TensorSpec>,

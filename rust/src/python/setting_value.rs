@@ -134,7 +134,6 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<DimensionValues> {
     })
 }
 
-/// The setting `new_priority`.
 fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
     const EXPECTED: &str = "'returns', 'max' or a number";
     if value.is_instance_of::<PyBool>() {
