@@ -75,7 +75,6 @@ class RequestBatcher(NotPicklable):
         num_buffers: int = 2,
         timeout_usec: int | None = None,
     ) -> None:
-        """Reserve the memory; see the class."""
         seconds = check_timeout("timeout", timeout, above=True)
         usec = 0 if seconds is None else max(1, round(seconds * 1e6))
         if timeout_usec is not None:
@@ -177,11 +176,9 @@ class RequestBatcher(NotPicklable):
         self._core.close(lambda owners: _send(owners, None))
 
     def __enter__(self) -> Self:
-        """`self`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 
