@@ -11,7 +11,7 @@ use crate::collector::batch::Batch;
 use crate::collector::batch_queue::{Row, TakenBatch};
 use crate::collector::context_plan::ContextPlan;
 use crate::collector::copy_plan::CopyPlan;
-use crate::collector::failure_policy::{Verdict, panic_text};
+use crate::collector::failure_policy::panic_text;
 use crate::collector::run_state::RunState;
 use crate::collector::scheduler::Scheduler;
 use crate::collector::shard::{SHARD_SIZE, Shard};
@@ -172,7 +172,7 @@ impl Runtime {
         let lost = self.abandon_episode(game);
         let mut scheduler = lock(&self.scheduler);
         scheduler.count_lost(&lost);
-        let fails = scheduler.failures.decide(game, Instant::now()) == Verdict::Fail;
+        let fails = scheduler.failures.ends_run(game, Instant::now());
         let before = scheduler.failures.restarts_before(game);
         let error = Error::State(format!("game {game}: {text}{before}"));
         scheduler.failures.last = Some((game, text));

@@ -101,6 +101,7 @@ impl MemoryHandle {
         self.call(py, LONG, |memory| {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
+            settings.check()?;
             memory.set_settings(settings);
             let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             *visible = Arc::clone(memory.settings());
