@@ -48,7 +48,7 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a pipe or a device, which may hang when opened: ValueError; OSError if the file is missing."""
+    """Refuse a pipe or a device, which may hang, with a ValueError; OSError if it is missing."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{path}: expected a regular file")

@@ -19,6 +19,7 @@ pub struct ContextPlan {
     /// The builtin columns that a collector reads, as bits.
     read: u16,
     pub has_turns: bool,
+    pub max_steps: u64,
     /// By player, the collectors that reply when it moves, as bits.
     repliers: Vec<u64>,
     /// By player, the histories of its states alone, as bits from the second history on.
@@ -48,6 +49,7 @@ impl ContextPlan {
             histories,
             listening: 0,
             has_turns: game.players.len() > 1,
+            max_steps: game.max_steps,
             repliers: Vec::new(),
             present: Vec::new(),
         };

@@ -132,11 +132,16 @@ impl GameState {
         self.seq = 0;
         self.over = false;
     }
+
+    /// Counts a step with this outcome. Returns the outcome, truncated if the episode has reached its last step.
     #[inline]
-    pub fn step(&mut self, outcome: Outcome) {
+    pub fn step(&mut self, outcome: Outcome, max_steps: u64) -> Outcome {
         self.seq = self.seq.wrapping_add(1);
-        self.over = outcome.terminated || outcome.truncated;
+        let last = u64::from(self.seq as u32) >= max_steps;
+        let truncated = outcome.truncated || (last && !outcome.terminated);
+        self.over = outcome.terminated || truncated;
         self.counts.episodes += u64::from(self.over);
+        Outcome { truncated, ..outcome }
     }
 
     /// Enters a state in which this player moves, and which is in these histories of single players.

@@ -262,7 +262,7 @@ impl Shard {
         let paid = skipping_failures(|done| {
             for (&GameItem { at, .. }, outcome) in items.iter().zip(&outcomes).skip(*done) {
                 if let Some(outcome) = *outcome {
-                    states[at].step(outcome);
+                    let outcome = states[at].step(outcome, plan.max_steps);
                     for (history, spec) in histories.iter_mut().zip(&plan.histories) {
                         history.add(at, spec, outcome, &*games);
                     }

@@ -112,6 +112,7 @@ impl GameArg<'_> {
             action: action.spec.clone(),
             num_action: self.num_action,
             players: self.players,
+            max_steps: u64::MAX,
             blocking: false,
         };
         Ok((spec, files, StepTensors { action, keys }))
