@@ -372,20 +372,13 @@ class ReplayMemory(ReplayWriter):
         frame_stack: int = 1,
         **settings: Any,
     ) -> ReplayMemory:
-        """Create a memory for an environment, or a vector environment, as `from_spaces`.
+        """Create a memory for an environment, or a vector environment, whose single spaces count.
 
-        Args:
-            env: An environment with its spaces, or a vector environment, whose single spaces count.
-            capacity: As of `from_spaces`.
-            gamma: As of `from_spaces`.
-            n_step: As of `from_spaces`.
-            alpha: As of `from_spaces`.
-            frame_stack: As of `from_spaces`; 1 where a wrapper stacks frames already.
-            settings: As of `from_spaces`.
+        The other arguments and the errors are those of `from_spaces`. `frame_stack` is 1 where a
+        wrapper stacks frames already.
 
         Raises:
             TypeError: As `from_spaces`; or `env` has no spaces.
-            ValueError, ImportError, MemoryError: As `from_spaces`.
         """
 
     # Templates and sizes.
@@ -825,14 +818,10 @@ def cache_layout(
     """
 
 def start_ids(memory: ReplayMemory, random: int) -> None:
-    """Start ids at a random number, so that other memories' ids are hardly ever ids here.
-
-    Args:
-        memory: A memory that has not opened an episode yet.
-        random: A random number of 64 bits.
+    """Start ids at a random number of 64 bits, which other memories' ids hardly ever meet.
 
     Raises:
-        RuntimeError: An episode was opened.
+        RuntimeError: An episode was opened before.
     """
 
 # -- cache_store.rs -------------------------------------------------------------------------------
@@ -941,9 +930,7 @@ class SampleMixer:
     Args:
         memory: A memory with their templates and settings, which do not change any more.
         servers: How many.
-        ids: Whether samples have ids and senders.
-        nstep: Whether samples have n-step returns and their discounts.
-        seed: Makes draws reproducible.
+        ids, nstep, seed: As of `CacheStore`; with ids samples have senders too.
     """
 
     def __new__(
@@ -959,8 +946,7 @@ class SampleMixer:
         """Keep samples of a server without copying them; frames as of `CacheStore.give`.
 
         Raises:
-            ValueError: Sizes disagree, or a weight is not a finite number >= 0. Nothing is kept.
-            TypeError: A frame is not a buffer.
+            ValueError, TypeError: As `CacheStore.push`.
             IndexError: No such server.
         """
     @property
@@ -984,8 +970,7 @@ class SampleMixer:
 
         Raises:
             RuntimeError: Some rows are not planned, or not received yet.
-            ValueError: As `ReplayMemory.get_batch`.
-            TypeError: As `ReplayMemory.get_batch`.
+            ValueError, TypeError: As `ReplayMemory.get_batch`.
         """
 
 # -- importance.rs --------------------------------------------------------------------------------
@@ -1031,7 +1016,8 @@ _Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 class CollectorDelivery:
     """A batch that a call of `CollectorContext.wait` returned.
 
-    If it is deleted without `CollectorContext.answer`, its batch is delivered again.
+    If it is deleted without `CollectorContext.answer`, its batch is delivered again. Calls that
+    take it raise RuntimeError when it was given back before.
     """
 
     @property
@@ -1048,7 +1034,8 @@ class CollectorDelivery:
 class CollectorContext:
     """Games of one kind, stepped by threads of its own and by threads that wait for a batch.
 
-    Any thread may call any method.
+    Any thread may call any method. Numbers of collectors (`gid`) and batches that do not exist
+    raise IndexError, those of games ValueError.
 
     Args:
         game: Name of a built-in game; or, for games that Python steps, an object with `keys`,
@@ -1108,26 +1095,13 @@ class CollectorContext:
         Raises:
             RuntimeError: Not started, stopped, or a game failed; the text says which.
             ValueError: The timeout is not a number >= 0.
-            IndexError: No such collector.
         """
     def answer(self, delivery: CollectorDelivery) -> None:
-        """Give a batch back, whose games take their replies and go on; do nothing after `stop`.
-
-        Raises:
-            RuntimeError: The delivery was given back before.
-        """
+        """Give a batch back, whose games take their replies and go on; do nothing after `stop`."""
     def check_out(self, delivery: CollectorDelivery) -> None:
-        """Check that a batch was not given back yet.
-
-        Raises:
-            RuntimeError: The delivery was given back before.
-        """
+        """Check that a batch was not given back yet."""
     def put_back(self, delivery: CollectorDelivery) -> None:
-        """Return a batch to be delivered again, before all others.
-
-        Raises:
-            RuntimeError: The delivery was given back before.
-        """
+        """Return a batch to be delivered again, before all others."""
     def stop(self) -> None:
         """Wake waiting threads with a RuntimeError, join all threads, drop undelivered batches.
 
@@ -1143,16 +1117,9 @@ class CollectorContext:
         Returns:
             Inputs and replies, each array (batch_size, *row); None for replies if the collector has
             no replies.
-
-        Raises:
-            IndexError: No such batch.
         """
     def memory(self, gid: int) -> tuple[int, int]:
-        """Return the address and the size in bytes of a collector's batches.
-
-        Raises:
-            IndexError: No such collector.
-        """
+        """Return the address and the size in bytes of a collector's batches."""
     def summary(self) -> tuple[list[int], list[list[int]]]:
         """Return counters of all that happened so far.
 
@@ -1181,19 +1148,11 @@ class CollectorContext:
         """Show the state of a game again, instead of the step for which it waits for a reply.
 
         Only for a caller that holds the game's batch and has not answered it.
-
-        Raises:
-            ValueError: No such game.
         """
     def begin(self, game: int, seed: int | None = None) -> None:
         """Start an episode of a game instead of that step, or before its first step.
 
-        Args:
-            game: Its number.
-            seed: Determines its episodes from now on; None keeps the seed; 0 <= seed < 2**64.
-
-        Raises:
-            ValueError: No such game.
+        `seed`, 0 <= seed < 2**64, determines its episodes from now on; None keeps its seed.
         """
     def fail(self, text: str) -> None:
         """End the run: waiting threads get a RuntimeError with this text."""
@@ -1236,21 +1195,11 @@ class CollectorContext:
     ) -> CollectorDelivery | int | None:
         """Wait as `wait` does, or be given moves of the only env worker, which has no thread.
 
-        Moves that were not reported yet are reported first, as by `report`.
-
-        Args:
-            gid: As for `wait`.
-            timeout: Likewise.
-            progress: As for `report`; set to zero.
-            failed: Likewise.
+        Moves that were not reported yet are reported first, as by `report`. Arguments and errors
+        are those of `wait` and `report`.
 
         Returns:
             As `wait`; or how many rows of the step buffer have a move for this thread to make.
-
-        Raises:
-            RuntimeError: As `wait`.
-            ValueError: As `wait` and `report`.
-            IndexError: As `wait`.
         """
     def report(self, progress: list[int], failed: Sequence[tuple[int, str]]) -> None:
         """Report the outcome of the moves that `attend` handed to this thread.
@@ -1270,7 +1219,7 @@ class CollectorContext:
 
 @final
 class RequestDelivery:
-    """A batch that a call of `RequestBatcher.wait` returned.
+    """A batch that a call of `RequestBatcher.wait` returned, as `CollectorDelivery`.
 
     If it is deleted without `RequestBatcher.release`, its batch is delivered again.
     """
@@ -1341,11 +1290,7 @@ class RequestBatcher:
     def flush(self) -> None:
         """Send waiting rows out in a short batch, unless another row comes before `wait`."""
     def put_back(self, delivery: RequestDelivery) -> None:
-        """Return a batch to be delivered again, before all others.
-
-        Raises:
-            RuntimeError: The delivery was given back before.
-        """
+        """Return a batch to be delivered again, before all others."""
     def release(self, delivery: RequestDelivery, send: Callable[[list[Any]], object]) -> None:
         """Give a batch back to be filled anew; read its replies before.
 
@@ -1354,9 +1299,6 @@ class RequestBatcher:
             send: Called with the owners of its rows, in order; with an empty list if the batcher
                 was closed meanwhile. When it raises it is called once more, so that no caller is
                 forgotten when Ctrl-C comes in between, and then the exception is raised.
-
-        Raises:
-            RuntimeError: The delivery was given back before.
         """
     def close(self, send: Callable[[list[Any]], object]) -> None:
         """Wake waiting threads with a RuntimeError.

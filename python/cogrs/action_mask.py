@@ -25,6 +25,7 @@ import numpy as np
 from cogrs.arrays import array_of
 from cogrs.dtypes import kind_of
 from cogrs.optional_dependency import import_optional
+from cogrs.spaces import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,11 +61,7 @@ class MaskLayout:
 
     @classmethod
     def of(cls, space: Any) -> MaskLayout:
-        """Return the layout of a space's mask.
-
-        Raises:
-            ImportError: Gymnasium is not installed.
-        """
+        """Return the layout of a space's mask; ImportError without Gymnasium."""
         spaces, text = _spaces(), str(space)
         if isinstance(space, spaces.Discrete):
             return cls(text, "choices", int(space.n))
@@ -212,12 +209,8 @@ def _of_components(text: str, nvec: Any) -> MaskLayout:
 
 def _parts(space: Any) -> Sequence[tuple[Any, Any]]:
     """Return the keys and parts of a Tuple or Dict, or an empty list."""
-    spaces = _spaces()
-    if isinstance(space, spaces.Dict):
-        return [(key, space[key]) for key in space]
-    if isinstance(space, spaces.Tuple):
-        return list(enumerate(space))
-    return []
+    parts = parts_of(space)
+    return list(parts.items() if isinstance(parts, dict) else enumerate(parts or ()))
 
 
 def _is_nested(part: Any) -> bool:

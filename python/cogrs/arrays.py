@@ -90,11 +90,7 @@ def tensor_over(array: npt.NDArray[Any]) -> Any:
 
 
 def cast(name: str, given: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a C-contiguous array of another dtype, which has to hold the values.
-
-    Raises:
-        ValueError: It does not; the text names `name`.
-    """
+    """Return a C-contiguous array of another dtype; ValueError if that does not hold the values."""
     with np.errstate(over="ignore", invalid="ignore"):
         made = given.astype(dtype, order="C", casting="unsafe")
     refuse_loss(name, given, made)

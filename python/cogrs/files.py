@@ -48,12 +48,7 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a pipe or a device, since opening one may hang.
-
-    Raises:
-        OSError: The file does not exist.
-        ValueError: It is neither a regular file nor a folder, which fails when it is opened.
-    """
+    """Refuse a pipe or a device, which may hang, with a ValueError; OSError if it is missing."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{path}: expected a regular file")

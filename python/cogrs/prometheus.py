@@ -43,7 +43,6 @@ class StatsCollector(Collector, Generic[Stats]):
     """
 
     def __init__(self, server: Source[Stats]) -> None:
-        """Create a collector for a server."""
         self._server = weakref.ref(server)
         self._registry: CollectorRegistry | None = None
 
@@ -54,8 +53,7 @@ class StatsCollector(Collector, Generic[Stats]):
     def register(self, registry: CollectorRegistry | None = None) -> Self:
         """Add the collector to a registry, by default to that of prometheus-client.
 
-        Raises:
-            ValueError: The registry has metrics of these names.
+        ValueError if the registry has metrics of these names.
         """
         registry = REGISTRY if registry is None else registry
         registry.register(self)

@@ -116,7 +116,6 @@ class ServerHandle(Generic[Running]):
     """A running server, on an event loop of its own. Any thread may call any method."""
 
     def __init__(self, running: ServerThread[Running]) -> None:
-        """Take the thread that the server runs on."""
         self._running = running
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -143,11 +142,9 @@ class ServerHandle(Generic[Running]):
         self.stop(*([] if timeout is None else [timeout]))
 
     def __enter__(self) -> Self:
-        """Return the handle."""
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Stop the server."""
         self.close()
 
     def _state(self) -> str:

@@ -21,7 +21,6 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        """Create a flag that is not set."""
         self.number = 0
         """The first signal that came, or 0."""
         self.quiet = False
@@ -30,13 +29,11 @@ class StopSignal:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Install the handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Restore the handlers of before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -95,11 +95,7 @@ class WorkerThread:
     """A thread that calls functions in order. It keeps no reference to a call that is done."""
 
     def __init__(self, name: str) -> None:
-        """Start it.
-
-        Raises:
-            RuntimeError: The system has no more threads.
-        """
+        """Start it; RuntimeError if the system has no more threads."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.busy: Callable[..., Any] | None = None
         """The function that it calls now."""

@@ -68,12 +68,7 @@ class ClientTls:
             raise ValueError("certificate, key: expected both or neither, got one of them")
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files.
-
-        Raises:
-            OSError: A file cannot be read.
-            ValueError: A file has another content than expected.
-        """
+        """Read the files; errors as of `ServerTls.credentials`."""
         ca = None if self.ca is None else _authorities("ca", self.ca)
         if self.certificate is None or self.key is None:
             return grpc.ssl_channel_credentials(ca)

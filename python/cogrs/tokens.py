@@ -31,11 +31,9 @@ class TokenSet:
     """Known tokens, compared in a time that does not depend on the token of a call."""
 
     def __init__(self, tokens: Iterable[str]) -> None:
-        """Create a set of tokens."""
         self._known = [digest(bearer(token)[1]) for token in tokens]
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
         return bool(self._known)
 
     def shown_in(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> bool:

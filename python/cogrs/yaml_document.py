@@ -17,8 +17,7 @@ _MERGE = "<<"
 def parse_yaml(text: str) -> Any:
     """Return the value of a document, None for an empty one.
 
-    Raises:
-        ValueError: The text is not YAML, has a duplicate key, or exceeds a limit.
+    ValueError if the text is not YAML, has a duplicate key, or exceeds a limit.
     """
     if len(text) > CONFIG_BYTES:
         raise ValueError(f"expected at most {CONFIG_BYTES} bytes, got {len(text)}")

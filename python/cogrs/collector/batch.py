@@ -46,7 +46,6 @@ class ReplyArrays(dict[str, "npt.NDArray[Any]"]):
             self[key] = value
 
     def __ior__(self, values: Any) -> Self:  # type: ignore[override,misc]
-        """Set several keys."""
         self.update(values)
         return self
 
@@ -96,7 +95,6 @@ class BatchBuffer:
     def __init__(
         self, inputs: Sequence[Arrays], replies: Sequence[Arrays] | None, rows: int
     ) -> None:
-        """Take arrays, or tensors, of so many rows."""
         self._rows = rows
         self._inputs = [_whole(each) for each in inputs]
         self._replies = None if replies is None else [_whole(each) for each in replies]
@@ -130,12 +128,10 @@ class Buffers(Sequence[Batch]):
     """The batches that a collector fills in turn, each created when it is indexed."""
 
     def __init__(self, count: int, make: Callable[[int], Batch]) -> None:
-        """Create the sequence; `make(number)` creates a batch."""
         self._range = range(count)
         self._make = make
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return len(self._range)
 
     @overload
@@ -145,7 +141,6 @@ class Buffers(Sequence[Batch]):
     def __getitem__(self, at: slice) -> list[Batch]: ...
 
     def __getitem__(self, at: int | slice) -> Batch | list[Batch]:
-        """Return one batch, or several."""
         if isinstance(at, slice):
             return [self._make(number) for number in self._range[at]]
         return self._make(self._range[at])

@@ -39,7 +39,6 @@ class Collectors:
     """
 
     def __init__(self, game: GameSpec, descriptions: Mapping[str, Description] | None = None):
-        """Parse the descriptions; see `cogrs.collector.description.parse`."""
         self._game = game
         self._descriptions = dict(descriptions or {})
         self.parsed: list[Collector] = (
@@ -63,11 +62,7 @@ class Collectors:
         return self.with_collectors({name: (inputs, replies)})
 
     def gid(self, collector: int | str) -> int:
-        """Return the number of a collector, given its name or number.
-
-        Raises:
-            ValueError: The collector does not exist.
-        """
+        """Return the number of a collector, given its name or number; ValueError if unknown."""
         if isinstance(collector, str) and collector in self.gids:
             return self.gids[collector]
         if isinstance(collector, int) and 0 <= collector < len(self.parsed):
@@ -75,11 +70,7 @@ class Collectors:
         raise ValueError(f"collector: expected one of {list(self.gids)}, got {collector!r}")
 
     def tensor_spec(self, collector: int | str, key: str, *, reply: bool) -> TensorSpec:
-        """Return dtype and shape of the arrays of a key.
-
-        Raises:
-            ValueError: The collector or key does not exist.
-        """
+        """Return dtype and shape of the arrays of a key; ValueError if one does not exist."""
         found = self.parsed[self.gid(collector)]
         tensors = {each.key: each for each in (found.replies if reply else found.inputs) or ()}
         if key not in tensors:

@@ -49,7 +49,6 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Take options in any order; see the class."""
         if options:
             raise TypeError(
                 f"{next(iter(options))}: options of a built-in game are given as an object, "
@@ -155,11 +154,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     def GetTensorSpec(  # noqa: N802
         self, collector: int | str, key: str, *, reply: bool = False
     ) -> TensorSpec:
-        """Return dtype and shape of the arrays of a key.
-
-        Raises:
-            ValueError: The collector or key does not exist.
-        """
+        """Return dtype and shape of the arrays of a key; ValueError if one does not exist."""
         return self._collectors.tensor_spec(collector, key, reply=reply)
 
     def gids(self) -> dict[str, int]:
@@ -207,11 +202,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     # Running.
 
     def Start(self) -> None:  # noqa: N802
-        """Start the games.
-
-        Raises:
-            RuntimeError: It was started or stopped before.
-        """
+        """Start the games; RuntimeError if they were started or stopped before."""
         if self._stopped:
             raise RuntimeError("stopped: create a new game context to start again")
         self.make_batches()

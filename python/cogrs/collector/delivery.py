@@ -33,12 +33,7 @@ class Infos:
 
 
 def delivery_of(infos: Infos) -> _core.CollectorDelivery:
-    """Return the delivery that infos hold.
-
-    Raises:
-        TypeError: `infos` has the wrong type.
-        ValueError: The infos are of a wait that timed out, or hold no delivery.
-    """
+    """Return the delivery of infos; ValueError without one, TypeError for another type."""
     check_kind("infos", infos, Infos, "Infos")
     if infos.gid < 0:
         raise ValueError("infos: expected those of a batch, got those of a wait that timed out")

@@ -11,6 +11,5 @@ class GameError(RuntimeError):
     """
 
     def __init__(self, text: str, game: int) -> None:
-        """Create the error of a game."""
         super().__init__(text)
         self.game = game

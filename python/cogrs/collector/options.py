@@ -102,7 +102,6 @@ class NotPicklable:
     """Base of classes whose memory, threads and locks a copy cannot share."""
 
     def __reduce__(self) -> NoReturn:
-        """Refuse copies and pickles."""
         raise TypeError(
             f"a {type(self).__name__} cannot be copied or pickled: its memory and threads are this "
             "process's; create another with the same arguments"

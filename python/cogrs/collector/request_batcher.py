@@ -80,7 +80,6 @@ class RequestBatcher(NotPicklable):
         timeout: float | None = None,
         num_buffers: int = 2,
     ) -> None:
-        """Reserve the memory; see the class."""
         seconds = check_timeout("timeout", timeout, above=True)
         usec = 0 if seconds is None else max(1, round(seconds * 1e6))
         self._core = _core.RequestBatcher(
@@ -178,11 +177,9 @@ class RequestBatcher(NotPicklable):
         self._core.close(lambda owners: _send(owners, None))
 
     def __enter__(self) -> Self:
-        """`self`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 

@@ -22,7 +22,6 @@ class SingleEnv(gymnasium.Env[Any, Any]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, env: str) -> None:
-        """Create the game of this name."""
         self._vector = VectorEnv(env, max_episode_steps=_NO_LIMIT)
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space

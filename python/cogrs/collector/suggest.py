@@ -18,11 +18,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def check_options(options: Iterable[str], known: Iterable[str], owner: str) -> None:
-    """Refuse unknown options.
-
-    Raises:
-        TypeError: An option is not known; the text names the known ones, and the closest.
-    """
+    """Refuse unknown options with a TypeError, which names the known ones, and the closest."""
     names = list(known)
     for option in options:
         if option not in names:

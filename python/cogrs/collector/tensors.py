@@ -25,11 +25,7 @@ def torch_module() -> Any:
 
 
 def as_tensors(arrays: Sequence[Arrays]) -> list[Arrays]:
-    """Return tensors over the memory of arrays.
-
-    Raises:
-        TypeError: PyTorch has no such dtype; the text names the key.
-    """
+    """Return tensors over the memory of arrays; TypeError if PyTorch has no such dtype."""
     torch_module()
     return [{key: _shared(key, array) for key, array in each.items()} for each in arrays]
 
@@ -44,11 +40,9 @@ def _shared(key: str, array: Any) -> Any:
 
 
 def device_of(gpu: int | None) -> Any:
-    """Return the device of this number; None without CUDA, with a warning.
+    """Return a device by its number; None without CUDA, with a warning.
 
-    Raises:
-        TypeError: `gpu` is not an integer.
-        ValueError: The device does not exist.
+    TypeError if `gpu` is not an integer, ValueError if the device does not exist.
     """
     if gpu is None:
         return None

@@ -99,7 +99,6 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         num_threads: int = 0,
         **options: Any,
     ) -> None:
-        """Create the games; see the class."""
         self._games: BuiltInVector | PythonVector | None = None
         self._envs: PythonVector | None = None
         self.num_envs = check_integer("num_envs", num_envs, 1)

@@ -120,7 +120,6 @@ class GCWrapper(NotPicklable):
         gpu: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check the descriptions and reserve the memory; see the class."""
         if not check_flag("use_numpy", use_numpy, numbers=True):
             torch_module()
         check_kind("GC", GC, GameContext, "a GameContext")
@@ -307,9 +306,7 @@ class GCWrapper(NotPicklable):
         self.GC.PrintSummary()
 
     def __enter__(self) -> Self:
-        """`self`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
         self.Stop()

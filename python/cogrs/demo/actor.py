@@ -36,7 +36,6 @@ class Policy:
     """An epsilon-greedy policy."""
 
     def __init__(self, parameters: dict[str, Any], num_action: int, seed: int) -> None:
-        """Create a policy with these parameters."""
         self.parameters = parameters
         self.updates = 0
         """The learner's updates behind the parameters."""

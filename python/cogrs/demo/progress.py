@@ -50,7 +50,6 @@ class Progress:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        """Create the window of returns."""
         self.returns = deque(maxlen=self.options.window)
 
     def take(self, report: dict[str, Any]) -> None:
@@ -158,7 +157,6 @@ class Display:
     """Shows progress, live on a terminal and else line by line, and writes the metrics."""
 
     def __init__(self, progress: Progress, folder: Path, stop: StopSignal) -> None:
-        """Open the file of metrics."""
         self._progress = progress
         self._stop = stop
         self._metrics = (folder / "metrics.jsonl").open("w", encoding="utf-8")
@@ -167,7 +165,6 @@ class Display:
         self._printed: tuple[str, bool] | None = None
 
     def __enter__(self) -> Self:
-        """Return the display."""
         return self
 
     def show(self) -> None:

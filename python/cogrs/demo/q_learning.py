@@ -52,7 +52,6 @@ class QLearner:
     """Double Q-learning (van Hasselt et al. 2016) from prioritized batches."""
 
     def __init__(self, parameters: Arrays) -> None:
-        """Create a learner of a net with these parameters."""
         import jax
         import optax
 

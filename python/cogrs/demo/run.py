@@ -189,7 +189,6 @@ class Failures:
     """Counts trials in a row without a step, since a broken environment would fail for ever."""
 
     def __init__(self, progress: Progress) -> None:
-        """Create a count of 0."""
         self._progress = progress
         # Reports of trials come a little later than their ends.
         self._most = max(_FAILURES, 2 * progress.options.trials)

@@ -68,7 +68,6 @@ pub struct Batch {
     base: usize,
 }
 
-/// Batches of a kind at most.
 const MAX_BATCHES: usize = 1 << 24;
 
 impl Batch {

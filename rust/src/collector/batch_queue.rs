@@ -30,7 +30,6 @@ pub struct TakenBatch {
     pub serial: u64,
 }
 
-/// The phases that a batch goes through again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BatchPhase {
     Free,

@@ -31,7 +31,6 @@ use crate::error::{Error, Result};
 use crate::games::game_batch::GameBatch;
 use crate::games::{Game, GameSpec};
 
-/// Games of a context at most.
 const MAX_GAMES: usize = 1 << 24;
 
 /// Many games that step whenever they can, and batches of their states.
@@ -359,7 +358,6 @@ impl Drop for Context {
     }
 }
 
-/// Refuses numbers of games and queries that are out of range.
 fn check_counts(options: Options, outside: bool) -> Result<()> {
     if !(1..=MAX_GAMES).contains(&options.games) {
         let expected = format!("an integer in [1, {MAX_GAMES}]");

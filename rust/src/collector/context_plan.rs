@@ -11,7 +11,6 @@ pub const MAX_COLLECTORS: usize = 64;
 #[derive(Debug)]
 pub struct ContextPlan {
     pub columns: RecordColumns,
-    /// By collector.
     pub copy_plans: Vec<CopyPlan>,
     /// The histories of a game; the first is of all states.
     pub histories: Vec<HistorySpec>,
@@ -19,8 +18,8 @@ pub struct ContextPlan {
     pub listening: u64,
     /// The builtin columns that a collector reads, as bits.
     read: u16,
-    /// Games take turns among players.
     pub has_turns: bool,
+    pub max_steps: u64,
     /// By player, the collectors that reply when it moves, as bits.
     repliers: Vec<u64>,
     /// By player, the histories of its states alone, as bits from the second history on.
@@ -50,6 +49,7 @@ impl ContextPlan {
             histories,
             listening: 0,
             has_turns: game.players.len() > 1,
+            max_steps: game.max_steps,
             repliers: Vec::new(),
             present: Vec::new(),
         };
@@ -62,22 +62,18 @@ impl ContextPlan {
         Ok(plan)
     }
 
-    /// The collectors that reply when a player moves, as bits.
     pub fn repliers(&self, player: usize) -> u64 {
         self.repliers.get(player).copied().unwrap_or(0)
     }
 
-    /// Whether a collector reads a builtin column.
     pub fn reads(&self, column: BuiltinColumn) -> bool {
         self.read >> column as u16 & 1 == 1
     }
 
-    /// The histories of this player's states alone, as bits from the second history on.
     pub fn present(&self, player: usize) -> u64 {
         self.present.get(player).copied().unwrap_or(0)
     }
 
-    /// The collectors that meet a condition, as bits.
     pub fn select(&self, condition: impl Fn(&Collector) -> bool) -> u64 {
         bits_of(&self.copy_plans, |copy_plan| condition(&copy_plan.collector))
     }

@@ -12,7 +12,6 @@ use crate::spec::FieldSpec;
 pub struct HistorySpec {
     /// The player; None for all states.
     pub player: Option<usize>,
-    /// States kept.
     pub depth: usize,
 }
 
@@ -22,9 +21,7 @@ pub struct CopyPlan {
     pub collector: Collector,
     /// The position of the history that it shows.
     pub history: usize,
-    /// By input.
     pub gathers: Vec<Gather>,
-    /// By reply.
     pub scatters: Vec<Scatter>,
 }
 
@@ -54,9 +51,7 @@ impl Gather {
 /// The copy of a reply from a row to a record.
 #[derive(Debug)]
 pub struct Scatter {
-    /// The array of the batch.
     pub part: usize,
-    /// The column in a record.
     pub range: Range<usize>,
     /// The later collectors that write the column too, as bits.
     pub later: u64,

@@ -159,7 +159,6 @@ impl Context {
         in_flight.games.len()
     }
 
-    /// Writes the moves of this thread to its step buffer. Returns how many.
     fn write_moves(&self, step_buffer: &StepBuffer) -> usize {
         let runtime = &*self.runtime;
         let mut in_flight = lock(&step_buffer.in_flight);

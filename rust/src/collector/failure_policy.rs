@@ -12,7 +12,6 @@ use foldhash::HashMap;
 
 use crate::error::Result;
 
-/// Longest back-off before a game begins again.
 const MAX_REST: Duration = Duration::from_secs(60);
 
 /// The failure policy: what happens to a game that fails.
@@ -28,17 +27,6 @@ pub enum OnError {
         backoff: Duration,
     },
     /// The game is dropped; the run fails without games.
-    Drop,
-}
-
-/// The decision about one failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The whole run fails.
-    Fail,
-    /// The game rests, and restarts.
-    Rest,
-    /// The game is dropped.
     Drop,
 }
 
@@ -77,29 +65,31 @@ impl Failures {
         self.games - self.counts.dropped as usize
     }
 
-    /// Decides about a game that has just failed.
-    pub fn decide(&mut self, game: u32, now: Instant) -> Verdict {
+    /// Takes a game that has just failed. Returns whether the whole run fails with it; if not, the game rests and restarts,
+    /// or is dropped.
+    pub fn ends_run(&mut self, game: u32, now: Instant) -> bool {
         self.counts.failures += 1;
         match self.policy {
-            OnError::Raise => Verdict::Fail,
-            OnError::Restart { most, backoff } => self.restart(game, now, most, backoff),
+            OnError::Raise => true,
+            OnError::Restart { most, backoff } => !self.restart(game, now, most, backoff),
             OnError::Drop => {
                 self.counts.dropped += 1;
-                Verdict::Drop
+                false
             }
         }
     }
 
-    fn restart(&mut self, game: u32, now: Instant, most: u32, backoff: Duration) -> Verdict {
+    /// Lets a game rest before it restarts; false when it has no restart left.
+    fn restart(&mut self, game: u32, now: Instant, most: u32, backoff: Duration) -> bool {
         let before = self.restarts.entry(game).or_default();
         if *before >= most {
-            return Verdict::Fail;
+            return false;
         }
         let doubled = backoff.saturating_mul(1_u32.checked_shl(*before).unwrap_or(u32::MAX));
         *before += 1;
         self.counts.restarts += 1;
         self.resting.push(Reverse((now + doubled.min(MAX_REST), game)));
-        Verdict::Rest
+        true
     }
 
     /// The text about earlier restarts in the error that ends the run; empty with other policies.
@@ -161,15 +151,15 @@ mod tests {
         let mut failures = Failures::new(OnError::Restart { most: 3, backoff }, 2);
         let start = Instant::now();
         for rest in [25, 50, 60] {
-            assert_eq!(failures.decide(1, start), Verdict::Rest);
+            assert!(!failures.ends_run(1, start));
             let end = start + Duration::from_secs(rest);
             assert_eq!(failures.next_rested(), Some(end));
             assert_eq!(failures.rested(|| start + Duration::from_secs(rest - 1)), None);
             assert_eq!(failures.rested(|| end), Some(1));
         }
-        assert_eq!(failures.decide(0, start), Verdict::Rest, "each game has restarts of its own");
+        assert!(!failures.ends_run(0, start), "each game has restarts of its own");
         assert_eq!(failures.restarts_before(0), ", after 1 restart (max_restarts=3)");
-        assert_eq!(failures.decide(1, start), Verdict::Fail);
+        assert!(failures.ends_run(1, start));
         assert_eq!(failures.restarts_before(1), ", after 3 restarts (max_restarts=3)");
         let counts = FailureCounts { failures: 5, restarts: 4, dropped: 0 };
         assert_eq!((failures.counts, failures.live()), (counts, 2));
@@ -178,7 +168,7 @@ mod tests {
     #[test]
     fn dropped_game_is_not_live() {
         let mut failures = Failures::new(OnError::Drop, 2);
-        assert_eq!(failures.decide(1, Instant::now()), Verdict::Drop);
+        assert!(!failures.ends_run(1, Instant::now()));
         assert_eq!((failures.live(), failures.next_rested()), (1, None));
         assert_eq!(failures.restarts_before(1), "");
     }

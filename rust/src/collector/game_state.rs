@@ -3,7 +3,6 @@
 use crate::collector::context_plan::ContextPlan;
 use crate::games::Outcome;
 
-/// How far a game has got with its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GamePhase {
     /// There is no state yet.
@@ -24,12 +23,10 @@ pub enum RowRequest {
     Move,
 }
 
-/// The next move of a game.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Begin an episode with this seed.
     Reset(u64),
-    /// Take the action.
     Step,
 }
 
@@ -90,7 +87,6 @@ impl GameState {
         }
     }
 
-    /// Takes the override of the next step.
     pub fn take_override(&mut self) -> Option<Override> {
         if self.next_override.is_none() { None } else { self.next_override.take() }
     }
@@ -103,7 +99,6 @@ impl GameState {
         }
     }
 
-    /// The request of replies to the present state.
     pub fn request_replies(&self, plan: &ContextPlan) -> RowRequest {
         RowRequest::Replies(plan.repliers(self.player as usize))
     }
@@ -132,17 +127,21 @@ impl GameState {
         self.episode.wrapping_add(u32::from(self.phase != GamePhase::Fresh))
     }
 
-    /// Counts an episode that begins.
     pub fn begin(&mut self) {
         self.episode = self.next_episode();
         self.seq = 0;
         self.over = false;
     }
+
+    /// Counts a step with this outcome. Returns the outcome, truncated if the episode has reached its last step.
     #[inline]
-    pub fn step(&mut self, outcome: Outcome) {
+    pub fn step(&mut self, outcome: Outcome, max_steps: u64) -> Outcome {
         self.seq = self.seq.wrapping_add(1);
-        self.over = outcome.terminated || outcome.truncated;
+        let last = u64::from(self.seq as u32) >= max_steps;
+        let truncated = outcome.truncated || (last && !outcome.terminated);
+        self.over = outcome.terminated || truncated;
         self.counts.episodes += u64::from(self.over);
+        Outcome { truncated, ..outcome }
     }
 
     /// Enters a state in which this player moves, and which is in these histories of single players.
@@ -166,7 +165,6 @@ impl GameState {
         }
     }
 
-    /// Whether one of these collectors has replied to the present state.
     pub fn has_reply_of(&self, collectors: u64) -> bool {
         self.replied & collectors != 0
     }
@@ -174,7 +172,6 @@ impl GameState {
         self.replied = 0;
     }
 
-    /// Records that a collector has replied to the present state.
     pub fn reply(&mut self, collector: usize) {
         self.replied |= 1 << collector;
     }

@@ -7,7 +7,6 @@ use crate::collector::copy_plan::{CopyPlan, Gather};
 use crate::collector::history_buffer::HistoryBuffer;
 use crate::collector::record_columns::BuiltinColumn;
 
-/// The row of a game.
 #[derive(Debug, Clone, Copy)]
 struct GameRow {
     row: usize,

@@ -19,7 +19,6 @@ pub struct HistoryBuffer {
 struct Ring {
     /// Records pushed so far, overwritten ones included.
     count: u64,
-    /// The ring position of the newest.
     newest: usize,
 }
 
@@ -30,7 +29,6 @@ impl HistoryBuffer {
         Self { bytes: vec![0; record * depth * games], depth, rings }
     }
 
-    /// Records pushed so far for a game, overwritten ones included.
     pub fn count(&self, game: usize) -> u64 {
         self.rings[game].count
     }
@@ -62,7 +60,6 @@ impl HistoryBuffer {
         &mut self.bytes[column.start * items..column.end * items]
     }
 
-    /// Writes all items of a column: the value of each game.
     pub fn fill<const N: usize>(
         &mut self,
         column: BuiltinColumn,
@@ -91,7 +88,6 @@ impl HistoryBuffer {
         }
     }
 
-    /// Zeroes items of a column.
     pub fn clear_column(&mut self, column: &Range<usize>, items: &[GameItem]) {
         let size = column.len();
         let all = self.column_mut(column);

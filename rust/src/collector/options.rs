@@ -55,7 +55,6 @@ const GAME: usize = size_of::<GameState>() + 256;
 /// Bytes of a batch beside its memory, about.
 const BATCH: usize = 256;
 
-/// Refuses a context that takes more memory than is available.
 pub(super) fn check_memory(plan: &ContextPlan, options: Options, buffers: usize) -> Result<()> {
     let collectors = || plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector);
     let history =
@@ -76,13 +75,11 @@ pub(super) fn check_memory(plan: &ContextPlan, options: Options, buffers: usize)
 /// can wait in the queue.
 const MAX_BUFFERS: usize = 256;
 
-/// The number of batches per collector.
 pub(super) fn buffers(options: Options, rows: usize) -> usize {
     let fitting = (options.games / rows.max(1)).min(MAX_BUFFERS);
     options.buffers.unwrap_or(fitting).max(2)
 }
 
-/// The rules of a collector's batches.
 pub(super) fn rules(collector: &Collector, options: Options, buffers: usize) -> QueueRules<u32> {
     let sorted = options.deterministic && collector.batch_size == options.games;
     QueueRules {

@@ -58,7 +58,6 @@ impl Queries {
         Ok(query)
     }
 
-    /// Marks a query as answered by all collectors.
     pub fn answered(&mut self, query: u32) {
         let game = (query as usize - self.open.len()) / self.each;
         self.open[game] -= 1;

@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::games::GameSpec;
 use crate::spec::{FieldSpec, shape_text};
 
-/// The key of the action.
 const ACTION: &str = "a";
 
 /// One column.
@@ -72,7 +71,6 @@ builtin_columns! {
     Episode = ("_episode", "<u4", 4),
 }
 
-/// Where a builtin column begins.
 const fn offset(column: usize) -> usize {
     let (mut at, mut offset) = (0, 0);
     while at < column {

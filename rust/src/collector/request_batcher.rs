@@ -22,7 +22,6 @@ pub struct RequestBatcher<O> {
     /// The number of arrays of replies, which follow.
     replies: usize,
     pending: Mutex<Pending<O>>,
-    /// Wakes threads that sleep until there is a batch.
     batch_ready: Condvar,
 }
 

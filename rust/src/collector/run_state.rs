@@ -7,7 +7,6 @@ pub enum RunState {
     New,
     Running,
     Stopped,
-    /// Ended by an error.
     Failed(Error),
 }
 

@@ -11,7 +11,7 @@ use crate::collector::batch::Batch;
 use crate::collector::batch_queue::{Row, TakenBatch};
 use crate::collector::context_plan::ContextPlan;
 use crate::collector::copy_plan::CopyPlan;
-use crate::collector::failure_policy::{Verdict, panic_text};
+use crate::collector::failure_policy::panic_text;
 use crate::collector::run_state::RunState;
 use crate::collector::scheduler::Scheduler;
 use crate::collector::shard::{SHARD_SIZE, Shard};
@@ -32,11 +32,8 @@ pub struct Runtime {
     pub scheduler: Mutex<Scheduler>,
     pub step_buffers: Vec<StepBuffer>,
     pub games: usize,
-    /// Queries per game.
     pub queries: usize,
-    /// Wakes threads that sleep until there is work.
     pub work_ready: Condvar,
-    /// Wakes threads that sleep until there is a batch.
     pub batch_ready: Condvar,
 }
 
@@ -139,7 +136,6 @@ impl Runtime {
         }
     }
 
-    /// Writes assigned rows.
     fn gather(&self, assignments: &[RowAssignment], assigned: &[u32]) {
         for RowAssignment { collector, row, games } in assignments {
             let batch = &self.batches[*collector][row.buffer];
@@ -155,7 +151,6 @@ impl Runtime {
         &self.batches[taken.collector][taken.buffer]
     }
 
-    /// Locks the shard of a game or query.
     pub fn shard_of(&self, game: u32) -> MutexGuard<'_, Shard> {
         lock(&self.shards[self.shard_number(game)])
     }
@@ -164,7 +159,6 @@ impl Runtime {
         (game >> self.shard_bits) as usize
     }
 
-    /// Splits a list where the shard changes.
     fn by_shard<'a, T>(
         &self,
         all: &'a [T],
@@ -178,7 +172,7 @@ impl Runtime {
         let lost = self.abandon_episode(game);
         let mut scheduler = lock(&self.scheduler);
         scheduler.count_lost(&lost);
-        let fails = scheduler.failures.decide(game, Instant::now()) == Verdict::Fail;
+        let fails = scheduler.failures.ends_run(game, Instant::now());
         let before = scheduler.failures.restarts_before(game);
         let error = Error::State(format!("game {game}: {text}{before}"));
         scheduler.failures.last = Some((game, text));
@@ -243,7 +237,6 @@ impl Runtime {
         }
     }
 
-    /// Wakes threads that sleep until there is a batch, if there may be one.
     pub fn wake_consumers(&self, scheduler: &Scheduler) {
         if scheduler.consumers > 0 && scheduler.wakes_consumers() {
             self.batch_ready.notify_all();
@@ -262,7 +255,6 @@ impl Runtime {
         self.batch_ready.notify_all();
     }
 
-    /// Zeroes the replies of a batch.
     pub fn clear_replies(&self, taken: TakenBatch) {
         let CopyPlan { collector, scatters, .. } = &self.plan.copy_plans[taken.collector];
         let first = collector.reply_part(0, 0);

@@ -29,7 +29,6 @@ pub struct Delivered {
     pub lost: u64,
 }
 
-/// The state behind the lock of a context.
 #[derive(Debug)]
 pub struct Scheduler {
     pub run_state: RunState,
@@ -59,12 +58,10 @@ pub struct Scheduler {
     pub consumers: usize,
     /// When those will wake by themselves.
     pub alarm: Option<Instant>,
-    /// By collector.
     pub delivered: Vec<Delivered>,
 }
 
 impl Scheduler {
-    /// Creates a scheduler of games that have not begun.
     pub fn new(queues: Vec<BatchQueue<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
         Self {
             run_state: RunState::New,
@@ -163,7 +160,6 @@ impl Scheduler {
         }
     }
 
-    /// Assigns rows to games that waited for them.
     pub(super) fn assign_waiting(&mut self, collector: usize) {
         let work = &mut self.work;
         let mut write = |&game: &u32, row| work.push(Task::write(game, collector, row));
@@ -179,7 +175,6 @@ impl Scheduler {
         }
     }
 
-    /// Finishes a work batch whose rows are written.
     pub fn finish(&mut self, work: &mut WorkBatch, took: Duration) {
         self.work.finish(work, took);
         let mut written = 0;
@@ -226,7 +221,6 @@ impl Scheduler {
         }
     }
 
-    /// Counts states that no history will contain.
     pub fn count_lost(&mut self, lost: &[u64]) {
         for (delivered, lost) in self.delivered.iter_mut().zip(lost) {
             delivered.lost += lost;
@@ -260,7 +254,6 @@ impl Scheduler {
         games.into_iter().rev().for_each(|game| self.moves[env_worker].push_front(game));
     }
 
-    /// Whether sleeping env workers are to be woken.
     pub fn wakes_env_workers(&self) -> bool {
         let able = self.has_env_workers() && !self.inline && self.idle > 0;
         able && (self.possible_moves() > 0 || self.queries.has_answers() || self.helpers(None) > 0)

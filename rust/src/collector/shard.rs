@@ -63,7 +63,6 @@ impl History {
     }
 }
 
-/// The next thing that a game does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Nothing,
@@ -263,7 +262,7 @@ impl Shard {
         let paid = skipping_failures(|done| {
             for (&GameItem { at, .. }, outcome) in items.iter().zip(&outcomes).skip(*done) {
                 if let Some(outcome) = *outcome {
-                    states[at].step(outcome);
+                    let outcome = states[at].step(outcome, plan.max_steps);
                     for (history, spec) in histories.iter_mut().zip(&plan.histories) {
                         history.add(at, spec, outcome, &*games);
                     }
@@ -294,7 +293,6 @@ impl Shard {
         failed
     }
 
-    /// Records the states that belong to a history.
     fn record(&mut self, plan: &ContextPlan, history: usize, entering: &[usize]) -> FailedItems {
         use BuiltinColumn::{Cut, Ended, Episode, LastReward, LastTerminal, LastTruncated, Seq};
         let Self { games, states, histories, .. } = self;
@@ -371,7 +369,6 @@ impl Shard {
         }
     }
 
-    /// The replies to the newest state, by key.
     pub fn replies(&self, plan: &ContextPlan, game: u32) -> Vec<(String, Vec<u8>)> {
         let at = self.at(game);
         let part = |(key, column): (&str, &_)| {
@@ -387,7 +384,6 @@ impl Shard {
         }
     }
 
-    /// The next move of a game, and its action.
     pub fn next_move(&self, plan: &ContextPlan, game: u32) -> (Move, &[u8]) {
         let at = self.at(game);
         (self.states[at].next_move(), self.histories[0].records.newest(plan.columns.action(), at))

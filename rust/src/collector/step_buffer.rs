@@ -52,7 +52,6 @@ pub struct StepBuffer {
 pub(super) struct InFlight {
     /// The games of the first rows.
     pub(super) games: Vec<u32>,
-    /// The thread that steps them.
     pub(super) owner: Option<ThreadId>,
     pub(super) since: Instant,
     /// Nanoseconds that a move takes, smoothed.
@@ -60,7 +59,6 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Updates the cost by the time that so many moves took.
     pub(super) fn update_cost(&mut self, moves: usize) {
         let each = self.since.elapsed().as_nanos() as f64 / moves.max(1) as f64;
         self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };

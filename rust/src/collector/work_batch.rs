@@ -16,7 +16,6 @@ pub struct RowAssignment {
 }
 
 impl RowAssignment {
-    /// Whether a row comes right after these.
     fn is_before(&self, collector: usize, row: Row) -> bool {
         let next = Row { row: self.row.row + self.games.len(), ..self.row };
         self.collector == collector && next == row
@@ -62,7 +61,6 @@ pub enum Role {
     Consumer,
 }
 
-/// The tasks of one thread between two looks at the scheduler, and what comes of them.
 #[derive(Debug, Default)]
 pub struct WorkBatch {
     pub tasks: Vec<Task>,
@@ -75,7 +73,6 @@ pub struct WorkBatch {
     /// The games that write them.
     pub assigned: Vec<u32>,
     pub game: u32,
-    /// Failed games and their error texts.
     pub failures: Vec<(u32, String)>,
     /// A game whose move was interrupted without a failure.
     pub broken_off: Option<u32>,

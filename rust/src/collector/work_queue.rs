@@ -16,7 +16,6 @@ const SLOW: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct WorkQueue {
     tasks: VecDeque<Task>,
-    /// Slow games that are to go on.
     slow: VecDeque<u32>,
     /// A game counts as slow until it has been timed.
     is_slow: Vec<bool>,
@@ -61,7 +60,6 @@ impl WorkQueue {
         self.tasks.push_back(task);
     }
 
-    /// Adds a game that is to go on.
     pub fn advance(&mut self, game: u32) {
         if self.is_slow(game) {
             self.slow.push_back(game);

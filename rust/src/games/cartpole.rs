@@ -69,7 +69,6 @@ impl Physics<4> for CartPole {
     }
 }
 
-/// The state after a force has pushed.
 #[inline]
 fn push<N: Number>(
     [position, velocity, angle, spin]: [N; 4],
@@ -91,7 +90,6 @@ fn arrive(state: [f64; 4]) -> PhysicsStep<4> {
     PhysicsStep { state, reward: 1.0, terminated }
 }
 
-/// Sine and cosine of an angle.
 #[inline]
 fn sin_cos(angle: f64) -> (f64, f64) {
     if angle.abs() > SMALL { angle.sin_cos() } else { series(angle) }

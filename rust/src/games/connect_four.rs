@@ -44,7 +44,6 @@ impl ConnectFour {
         self.taken() & cell(column, ROWS - 1) == 0
     }
 
-    /// The columns that a disc may be dropped into.
     fn legal(&self) -> [bool; COLUMNS] {
         std::array::from_fn(|column| !self.over && self.has_room(column))
     }

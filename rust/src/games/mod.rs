@@ -12,13 +12,11 @@ pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;
 pub mod physics;
-pub mod time_limit;
 
 use crate::error::{Error, Result};
 use crate::games::game_batch::GameBatch;
 use crate::games::lanes::LANES;
 use crate::games::physics::PhysicsGame;
-use crate::games::time_limit::TimeLimit;
 use crate::spec::FieldSpec;
 
 /// Keys, action and players of a game.
@@ -33,6 +31,8 @@ pub struct GameSpec {
     pub num_action: usize,
     /// The players; [`Game::player`] is a position in this list. One name for games without turns.
     pub players: Vec<String>,
+    /// Steps after which an episode is truncated, unless it terminates in the last of them; never above `u32::MAX`.
+    pub max_steps: u64,
     /// A step may take long now and then. Such games are never stepped by a thread that waits for a batch, which would miss
     /// its timeout, and do not wait for each other. Games that are always slow are recognised without this, but those of one
     /// shard step one after the other.
@@ -47,6 +47,7 @@ impl GameSpec {
             action: int64(&[]),
             num_action,
             players: vec!["player".into()],
+            max_steps: u64::MAX,
             blocking: false,
         }
     }
@@ -196,10 +197,10 @@ pub trait BuiltinGame: Game + Default + 'static {
 #[derive(Debug, Clone, Copy)]
 pub struct GameFactory {
     name: &'static str,
-    limit: u64,
+    max_steps: u64,
     spec: fn() -> GameSpec,
-    game: fn(u64) -> Box<dyn Game>,
-    game_batch: fn(u64, usize) -> Box<dyn GameBatch>,
+    game: fn() -> Box<dyn Game>,
+    game_batch: fn(usize) -> Box<dyn GameBatch>,
 }
 
 /// All kinds, by the names of their modules here and in Python.
@@ -218,32 +219,26 @@ const BUILTIN_GAMES: [GameFactory; 7] = [
 const fn factory<G: BuiltinGame>(name: &'static str) -> GameFactory {
     GameFactory {
         name,
-        limit: 0,
+        max_steps: u64::MAX,
         spec: G::spec,
-        game: |limit| Box::new(limited::<G>(limit)),
-        game_batch: |limit, count| {
-            Box::new((0..count).map(|_| limited::<G>(limit)).collect::<Vec<_>>())
-        },
+        game: || Box::new(G::default()),
+        game_batch: |count| Box::new((0..count).map(|_| G::default()).collect::<Vec<_>>()),
     }
 }
 
-fn limited<G: BuiltinGame>(limit: u64) -> TimeLimit<G> {
-    TimeLimit::new(G::default(), limit)
-}
-
 impl GameFactory {
-    /// The factory of games of this name, whose episodes are truncated after `limit` steps. Fails with [`Error::Value`] for
-    /// an unknown game or a limit of 0.
-    pub fn new(name: &str, limit: u64) -> Result<Self> {
-        if limit == 0 {
-            return Err(Error::value("max_episode_steps", "an integer >= 1", limit));
+    /// The factory of games of this name, with [`GameSpec::max_steps`]. Fails with [`Error::Value`] for an unknown game or
+    /// a limit of 0.
+    pub fn new(name: &str, max_steps: u64) -> Result<Self> {
+        if max_steps == 0 {
+            return Err(Error::value("max_episode_steps", "an integer >= 1", max_steps));
         }
         let known =
             BUILTIN_GAMES.into_iter().find(|known| known.name == name).ok_or_else(|| {
                 let names: Vec<_> = Self::names().collect();
                 Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
             })?;
-        Ok(Self { limit, ..known })
+        Ok(Self { max_steps, ..known })
     }
 
     /// The names of all games.
@@ -251,18 +246,18 @@ impl GameFactory {
         BUILTIN_GAMES.into_iter().map(|known| known.name)
     }
 
-    /// Keys, action and players.
+    /// Keys, action, players and the limit of steps.
     pub fn spec(self) -> GameSpec {
-        (self.spec)()
+        GameSpec { max_steps: self.max_steps, ..(self.spec)() }
     }
 
     /// Creates a game.
     pub fn game(self) -> Box<dyn Game> {
-        (self.game)(self.limit)
+        (self.game)()
     }
 
     /// Creates so many games.
     pub fn game_batch(self, count: usize) -> Box<dyn GameBatch> {
-        (self.game_batch)(self.limit, count)
+        (self.game_batch)(count)
     }
 }

@@ -13,13 +13,11 @@ use rand_xoshiro::rand_core::SeedableRng;
 use crate::error::Error;
 use crate::python::exit::call_python;
 
-/// `TypeError` with the type that came.
 pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());
     PyTypeError::new_err(format!("{name}: expected {expected}, got {got}"))
 }
 
-/// A value as messages show it.
 pub fn shown(value: &Bound<'_, PyAny>) -> String {
     let shown = call_python!(value.py(), "cogrs.shown", "shown", (value,));
     shown.map_or("?".into(), |text| text.to_string())
@@ -41,7 +39,6 @@ pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64
     }
 }
 
-/// As [`integer`], for sizes.
 pub fn size(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<usize> {
     Ok(integer(name, value, least)? as usize)
 }
@@ -102,13 +99,10 @@ named_arguments! {
 /// Whose largest importance weight is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalize {
-    /// That of the batch.
     Batch,
-    /// That of all entries.
     All,
 }
 
-/// The argument of this name, for `from_py_with`.
 pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
     const EXPECTED: &str = "'batch' or 'all'";
     let text: &str = value.extract().map_err(|_| wrong_type("normalize", EXPECTED, value))?;

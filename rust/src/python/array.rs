@@ -17,7 +17,6 @@ pub fn is_plain(
         && array.dtype().is_equiv_to(dtype.bind(array.py()))
 }
 
-/// Whether `found` is `(*lead, *shape)`.
 pub fn has_shape(found: &[usize], lead: &[usize], shape: &[usize]) -> bool {
     found.strip_prefix(lead) == Some(shape)
 }

@@ -120,7 +120,6 @@ pub(super) fn make<'py>(
     transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
 }
 
-/// Draws a batch, see `ReplayMemory.get_batch` and `sample`.
 pub fn draw<'py>(
     py: Python<'py>,
     handle: &MemoryHandle,
@@ -144,7 +143,6 @@ pub fn draw<'py>(
     }
 }
 
-/// See `ReplayMemory.episode`.
 pub fn episode<'py>(
     py: Python<'py>,
     handle: &MemoryHandle,

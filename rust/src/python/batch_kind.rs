@@ -20,40 +20,30 @@ pub enum BatchKind {
     Batch(ExtraColumns),
 }
 
-/// Which importance weights a sample has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImportanceOptions {
-    /// Their exponent.
     pub beta: f64,
-    /// Whose largest weight they are divided by.
     pub normalize: Normalize,
 }
 
 /// Columns that caches and batches of servers have on request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtraColumns {
-    /// Ids of prev's entries.
     pub ids: bool,
-    /// N-step returns and their discounts.
     pub nstep: bool,
 }
 
 /// One of the arrays that follow prev's and next's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchColumn {
-    /// Sampling weight of prev.
     Weight,
-    /// Id of prev's entry.
     Id,
     /// The uuid of the client whose entry it is.
     Sender,
-    /// Probability of the draw.
     Probability,
     /// Whether next is the final state of a terminated episode.
     NextTerminated,
-    /// Discounted rewards from prev to next.
     NStepReturn,
-    /// Discount of the value of next.
     NStepDiscount,
     /// The factor of a row's loss.
     ImportanceWeight,
@@ -113,7 +103,6 @@ impl BatchKind {
         }
     }
 
-    /// The arrays that follow prev's and next's fields, in order.
     pub fn columns(self) -> &'static [BatchColumn] {
         self.row().0
     }
@@ -123,7 +112,6 @@ impl BatchKind {
     }
 }
 
-/// Name and dtype of a column.
 pub struct ColumnType {
     pub name: &'static str,
     pub itemsize: usize,

@@ -18,20 +18,16 @@ use crate::spec::{EntrySpec, FIELDS, Field};
 /// From this size on a batch is compared with the memory that is available.
 const LARGE: usize = 1 << 28;
 
-/// Where the arrays of a block lie.
 #[derive(Debug, Default)]
 pub struct BatchLayout {
     parts: Vec<BatchPart>,
     size: usize,
 }
 
-/// One array.
 #[derive(Debug)]
 pub struct BatchPart {
     pub shape: SmallVec<[usize; 6]>,
-    /// Where it starts in the block.
     pub offset: usize,
-    /// Its bytes.
     pub size: usize,
 }
 
@@ -88,7 +84,6 @@ pub struct BatchPlan {
     pub kind: BatchKind,
     pub rows: usize,
     pub layout: BatchLayout,
-    /// The settings that decide on the layout.
     pub settings: Arc<Settings>,
 }
 
@@ -124,7 +119,6 @@ impl BatchPlan {
         Ok(plan)
     }
 
-    /// dtypes of all arrays.
     pub fn dtypes<'py>(
         &self,
         py: Python<'py>,

@@ -20,7 +20,6 @@ const PAGED: usize = 1 << 20;
 /// Blocks start at multiples of a cache line, which JAX requires of shared memory.
 pub const ALIGN: usize = 64;
 
-/// Bytes of one batch.
 #[derive(Debug)]
 enum Block {
     /// Memory somewhat larger than the block, which begins at its first multiple of `ALIGN`.
@@ -55,7 +54,6 @@ impl Block {
     }
 }
 
-/// The unused blocks.
 #[derive(Debug, Default)]
 pub struct BlockPool {
     blocks: Mutex<Vec<Block>>,

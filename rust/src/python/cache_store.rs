@@ -28,7 +28,6 @@ use crate::replay::settings::Settings;
 pub struct CacheStore {
     handle: Arc<MemoryHandle>,
     store: Mutex<Store<MessageFrame>>,
-    /// Columns of the caches beside weights and fields.
     extra: ExtraColumns,
 }
 
@@ -59,7 +58,6 @@ impl CacheStore {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shape of caches under these settings.
     fn shape(&self, settings: &Settings) -> CacheShape {
         CacheShape::new(self.handle.spec(), settings, self.extra.labels())
     }
@@ -74,7 +72,6 @@ impl CacheStore {
         self.with(py, self.shape(&self.handle.settings()), call)
     }
 
-    /// Takes samples and copies them to `parts`.
     fn take(
         &self,
         py: Python<'_>,
@@ -97,7 +94,6 @@ impl CacheStore {
     }
 }
 
-/// Copies samples to the arrays of a batch, and the sender of each where senders are asked for.
 fn gather(taken: &TakenSamples<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
     let parts = parts.iter_mut().map(|part| &mut **part).collect();
     let mut parts = in_sent_order(&plan.settings, parts);

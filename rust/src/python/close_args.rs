@@ -12,7 +12,6 @@ use crate::python::value_bytes::ValueBytes;
 use crate::replay::closing::{CloseOptions, FinalEntry};
 use crate::spec::Field;
 
-/// The arguments as Python gives them.
 #[derive(Debug)]
 pub struct CloseArgs<'a, 'py> {
     pub episodic_weight_multiplier: f64,
@@ -25,7 +24,6 @@ pub struct CloseArgs<'a, 'py> {
     pub truncated: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// The same, converted.
 #[derive(Debug)]
 pub struct CloseValues<'py> {
     multiplier: f64,

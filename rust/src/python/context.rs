@@ -88,7 +88,6 @@ impl CollectorContext {
         }
     }
 
-    /// The context, if the delivery is its own.
     fn owned(&self, this: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<&Context> {
         if delivery.owner.is(this) {
             return self.context();

@@ -13,7 +13,6 @@ use crate::error::{Error, short};
 use crate::games::GameSpec;
 use crate::python::tensor_spec::TensorSpec;
 
-/// The arrays of a collector's batches, at each state.
 #[derive(Debug)]
 pub struct CollectorTensors {
     pub inputs: Vec<TensorSpec>,
@@ -113,6 +112,7 @@ impl GameArg<'_> {
             action: action.spec.clone(),
             num_action: self.num_action,
             players: self.players,
+            max_steps: u64::MAX,
             blocking: false,
         };
         Ok((spec, files, StepTensors { action, keys }))

@@ -16,7 +16,6 @@ use crate::spec::Field;
 /// The arguments `s, a, r, p, v, i` of an entry or of many.
 pub type Fields<'a, 'py> = [&'a Bound<'py, PyAny>; WRITTEN.len()];
 
-/// The same arguments where each may be left out.
 type OptionalFields<'a, 'py> = [Option<&'a Bound<'py, PyAny>>; WRITTEN.len()];
 
 /// The fields of an entry, each by its letter or by its long name.
@@ -56,7 +55,6 @@ fn fields_by_long_names<'a, 'py>(
     fields.try_into().map_err(wrong)
 }
 
-/// An argument that may not be left out.
 pub fn required<'a, 'py>(
     name: &str,
     expected: &str,
@@ -67,7 +65,6 @@ pub fn required<'a, 'py>(
     value.ok_or_else(missing)
 }
 
-/// The fields of one entry.
 #[inline]
 pub fn entry<'py>(
     handle: &MemoryHandle,
@@ -94,7 +91,6 @@ pub fn entries<'py>(
     Ok((values, numbers("init_w", init_w)?.repeat("init_w", count)?))
 }
 
-/// The leading dimension that all fields share.
 fn leading_dimension(handle: &MemoryHandle, fields: Fields<'_, '_>) -> PyResult<usize> {
     let mut lengths = [0; WRITTEN.len()];
     for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {

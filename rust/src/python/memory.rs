@@ -64,7 +64,6 @@ pub fn publish_through(memory: &Bound<'_, ReplayMemory>, publish: Py<PyAny>) -> 
     memory.get().publish.set(publish).map_err(taken)
 }
 
-/// A value for each field of an entry.
 fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIELDS]> {
     let made = Field::ALL.into_iter().map(value_of).collect::<PyResult<Vec<T>>>()?;
     made.try_into().map_err(|_| Error::State("an entry has seven fields".into()).into())

@@ -24,21 +24,18 @@ pub const DETACH_FROM: usize = 64 << 10;
 /// The size of calls that take long, or whose size shows only under the lock.
 pub const LONG: usize = usize::MAX;
 
-/// A replay memory, its lock, and counters that can be read without waiting for that lock.
 #[derive(Debug)]
 pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
     settings: Mutex<Arc<Settings>>,
-    /// Read without the lock of the memory.
     pub counters: Counters,
     fork_guard: ForkGuard,
     pub pool: Arc<BlockPool>,
 }
 
 impl MemoryHandle {
-    /// Shares a memory.
     pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
@@ -104,6 +101,7 @@ impl MemoryHandle {
         self.call(py, LONG, |memory| {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
+            settings.check()?;
             memory.set_settings(settings);
             let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             *visible = Arc::clone(memory.settings());

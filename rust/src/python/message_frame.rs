@@ -44,7 +44,6 @@ impl AsRef<[u8]> for MessageFrame {
     }
 }
 
-/// The frames of a message; `TypeError` when one is not a buffer.
 pub fn message_frames(frames: &Bound<'_, PyList>) -> PyResult<Vec<MessageFrame>> {
     frames.iter().map(|frame| MessageFrame::new(&frame)).collect()
 }

@@ -13,12 +13,9 @@ use crate::python::args::{integer, number, wrong_type};
 use crate::python::array::is_viewable;
 use crate::python::exit::call_python;
 
-/// One number or a list of them.
 #[derive(Debug, Clone)]
 pub enum Numbers {
-    /// A scalar.
     One(f64),
-    /// One dimension.
     Many(Vec<f64>),
 }
 

@@ -13,10 +13,8 @@ use crate::python::batch_plan::BatchPlan;
 use crate::python::exit::call_python;
 use crate::spec::{FIELDS, shape_text};
 
-/// The arrays of an `out` argument, each found to be of the right kind.
 #[derive(Debug)]
 pub struct OutArrays<'py> {
-    /// Keeps the arrays.
     _arrays: Vec<Bound<'py, PyUntypedArray>>,
     /// Keeps their memory: NumPy does not resize an array that has a weak reference, whatever `refcheck`
     /// says, so no other thread can take the memory away by that. Nor does it ever resize an array whose
@@ -25,7 +23,6 @@ pub struct OutArrays<'py> {
     spans: Vec<OutSpan>,
 }
 
-/// The bytes of an array.
 #[derive(Debug, Clone, Copy)]
 struct OutSpan {
     start: *mut u8,
@@ -60,7 +57,6 @@ impl<'py> OutArrays<'py> {
         Ok(Self { _arrays: arrays, _unresizable: unresizable, spans })
     }
 
-    /// The bytes of each array, to be written.
     pub fn slices(&mut self) -> Vec<&mut [u8]> {
         let slice = |span: &OutSpan| {
             if span.size == 0 {
@@ -152,7 +148,6 @@ fn span_of(
     Ok(OutSpan { start, size: part.size })
 }
 
-/// The flags of an array, as NumPy has them.
 fn flags(array: &Bound<'_, PyUntypedArray>) -> i32 {
     // SAFETY: `array` is an array, whose fields are read.
     unsafe { (*npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr().cast_const())).flags }

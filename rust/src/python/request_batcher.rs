@@ -30,7 +30,6 @@ pub struct RequestBatcher {
 }
 
 impl TensorSpec {
-    /// A row's value as an array of this dtype and shape.
     fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         match value.cast::<PyUntypedArray>() {
             Ok(array) if is_plain(array, &self.dtype, &[], &self.spec.shape) => {

@@ -14,7 +14,6 @@ pub enum Scalar {
     F64,
     /// An integer of this many bits.
     Signed(u32),
-    /// The same without sign.
     Unsigned(u32),
 }
 

@@ -10,7 +10,7 @@ use crate::python::numbers::{Numbers, numbers};
 use crate::replay::settings::{DimensionValues, FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
 
-/// The effect of a given value on the settings.
+/// The effect of a given value on the settings, which are checked afterwards.
 pub(super) type Change = Box<dyn FnOnce(&mut Settings) -> Result<()> + Send>;
 
 /// The settings that keyword arguments make of the defaults; `TypeError` or `ValueError` that name the argument.
@@ -27,6 +27,7 @@ pub(super) fn from_keywords(
     }
     for (name, value) in given {
         change(&name.extract::<String>()?, &value)?(&mut settings)?;
+        settings.check()?;
     }
     Ok(settings)
 }
@@ -35,10 +36,14 @@ pub(super) fn from_keywords(
 /// wrong type; `ValueError`.
 pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
     let setting: Change = match name {
-        "priority_exponent" => checked(number(name, value)?, Settings::set_priority_exponent),
-        "new_priority" => checked(new_priority(value)?, Settings::set_new_priority),
-        "priority_epsilon" => checked(number(name, value)?, Settings::set_priority_epsilon),
-        "mix_lambda" => checked(number(name, value)?, Settings::set_mix_lambda),
+        "priority_exponent" => {
+            plain(number(name, value)?, |settings| &mut settings.priority_exponent)
+        }
+        "new_priority" => plain(new_priority(value)?, |settings| &mut settings.new_priority),
+        "priority_epsilon" => {
+            plain(number(name, value)?, |settings| &mut settings.priority_epsilon)
+        }
+        "mix_lambda" => plain(number(name, value)?, |settings| &mut settings.mix_lambda),
         "frame_padding" => plain(frame_padding(value)?, |settings| &mut settings.frame_padding),
         "frame_stack" => plain(size(name, value, 1)?, |settings| &mut settings.frame_stack),
         "multi_step" => plain(size(name, value, 1)?, |settings| &mut settings.multi_step),
@@ -70,7 +75,7 @@ fn checked<T: Send + 'static>(value: T, set: fn(&mut Settings, T) -> Result<()>)
     Box::new(move |settings| set(settings, value))
 }
 
-/// The change of a setting for which every value of its type is right.
+/// The change of a setting whose values [`Settings::check`] checks, or for which every value of its type is right.
 fn plain<T: Send + 'static>(value: T, setting: fn(&mut Settings) -> &mut T) -> Change {
     Box::new(move |settings| {
         *setting(settings) = value;
@@ -134,7 +139,6 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<DimensionValues> {
     })
 }
 
-/// The setting `new_priority`.
 fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
     const EXPECTED: &str = "'returns', 'max' or a number";
     if value.is_instance_of::<PyBool>() {

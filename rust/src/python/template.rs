@@ -17,7 +17,6 @@ use crate::python::scalar::Scalar;
 use crate::python::value_bytes::ValueBytes;
 use crate::spec::{Field, FieldSpec};
 
-/// dtype and shape that the values of a field must have.
 #[derive(Debug)]
 pub struct Template {
     spec: FieldSpec,
@@ -71,7 +70,6 @@ impl Template {
         &self.dtype
     }
 
-    /// Zeros of this dtype and shape.
     pub fn zeros<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         call_python!(py, "numpy", "zeros", (PyTuple::new(py, &self.spec.shape)?, &self.dtype))
     }

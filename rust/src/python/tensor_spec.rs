@@ -19,7 +19,6 @@ use crate::spec::{FieldSpec, shape_text};
 pub struct TensorMemory(Arc<Batch>);
 
 impl TensorMemory {
-    /// Holds a batch for its arrays.
     pub fn new<'py>(py: Python<'py>, batch: &Arc<Batch>) -> PyResult<Bound<'py, Self>> {
         Bound::new(py, Self(Arc::clone(batch)))
     }
@@ -28,7 +27,6 @@ impl TensorMemory {
 /// Dimensions of a row at most: the 32 that every NumPy has, less that for rows.
 const MAX_DIMS: usize = 31;
 
-/// One array of a batch.
 #[derive(Debug)]
 pub struct TensorSpec {
     pub name: String,

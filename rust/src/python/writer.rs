@@ -31,7 +31,6 @@ pub struct ReplayWriter {
 }
 
 impl ReplayWriter {
-    /// A writer without open episode.
     pub fn new(handle: Arc<MemoryHandle>) -> Self {
         Self { handle, open: AtomicU64::new(NOT_OPEN) }
     }

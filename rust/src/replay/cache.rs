@@ -61,7 +61,6 @@ pub struct Cache<B> {
     columns: Vec<CacheColumn>,
 }
 
-/// Where the rows of a column lie.
 #[derive(Debug, Clone, Copy)]
 struct CacheColumn {
     frame: usize,
@@ -124,7 +123,6 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.frames.iter().map(|frame| frame.as_ref().len()).sum()
     }
 
-    /// One row of each column.
     #[inline]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &[u8]> {
         self.columns.iter().map(move |column| {

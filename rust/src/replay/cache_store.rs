@@ -219,7 +219,6 @@ pub(super) fn too_large(rows: usize) -> Error {
 #[derive(Debug)]
 pub struct TakenSamples<B> {
     pub(super) caches: Vec<Arc<Cache<B>>>,
-    /// The sender of each cache.
     pub(super) senders: Vec<u32>,
     /// Cache and row of each sample.
     pub(super) picks: Vec<(u32, u32)>,

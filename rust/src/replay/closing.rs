@@ -263,19 +263,16 @@ impl Memory {
         self.note_largest(weights.iter().map(|entry| (&entry.base, &entry.weight)));
     }
 
-    /// One float32 field of an episode's entries.
     pub(super) fn floats(&self, episode: &Episode, field: Field) -> Vec<f32> {
         let mut out = vec![0.0; episode.len() * self.spec[field].elements()];
         self.read(episode, field, bytemuck::cast_slice_mut(&mut out));
         out
     }
 
-    /// The base weights of an episode's entries.
     pub(super) fn bases(&self, episode: &Episode) -> Vec<f32> {
         episode.slots().map(|slot| self.weights[slot].base).collect()
     }
 
-    /// Writes returns of the entries in `steps`.
     pub(super) fn write_returns(&mut self, index: u32, steps: Range<usize>, returns: &[f32]) {
         let size = self.spec[Field::Qvest].nbytes();
         let bytes: &[u8] = bytemuck::cast_slice(returns);

@@ -16,7 +16,6 @@ use crate::spec::Field;
 /// Bytes that an update takes for each id, at most.
 pub const UPDATE_BYTES_PER_ID: usize = 64;
 
-/// A new priority of an entry.
 struct PriorityUpdate {
     slot: u32,
     /// Whether the entry can be drawn under the present settings.

@@ -22,7 +22,6 @@ pub struct Extent {
 pub struct EntryRef(pub u64);
 
 impl EntryRef {
-    /// The reference of the entry at `step` in the episode of this index.
     pub fn new(index: u32, step: u32) -> Self {
         Self((u64::from(index) + 1) << 32 | u64::from(step))
     }
@@ -64,7 +63,6 @@ pub struct Episode {
     len: u32,
     /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
     pub reserve: SlotRun,
-    /// None while the episode is open.
     pub ending: Option<Ending>,
 }
 
@@ -103,7 +101,6 @@ impl Episode {
         runs.map(|run| run.start as usize..run.end() as usize)
     }
 
-    /// The slots of the entries, in order.
     pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
         self.pieces().flatten()
     }
@@ -122,7 +119,6 @@ impl Episode {
         })
     }
 
-    /// Appends the slots of `run`.
     pub fn push(&mut self, run: SlotRun) {
         match self.extents.last_mut() {
             Some(last) if last.run.end() == run.start => last.run.len += run.len,

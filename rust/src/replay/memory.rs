@@ -41,7 +41,6 @@ pub struct Memory {
     pub(super) storage: Storage,
     /// The [`EntryRef`] of each slot.
     pub(super) entry_refs: MappedArray<u64>,
-    /// By slot.
     pub(super) weights: MappedArray<EntryWeight>,
     /// The weight with which each slot is drawn now: 0 for free slots and open episodes.
     pub(super) tree: SumTree,
@@ -339,7 +338,6 @@ impl Memory {
         self.evict_past_limits();
     }
 
-    /// Appends a closed episode to the others.
     fn enqueue(&mut self, index: u32) {
         self.empty += usize::from(self.episodes[index as usize].is_empty());
         self.closed.push_back(index);

@@ -116,57 +116,34 @@ impl Settings {
         (self.frame_stack, self.cache_flags) == (other.frame_stack, other.cache_flags)
     }
 
-    /// Sets the priority exponent. Fails with [`Error::Value`] unless finite and >= 0.
-    pub fn set_priority_exponent(&mut self, value: f64) -> Result<()> {
-        self.priority_exponent = check_non_negative("priority_exponent", value)?;
-        Ok(())
-    }
-
-    /// Sets epsilon. Fails with [`Error::Value`] unless finite and >= 0.
-    pub fn set_priority_epsilon(&mut self, value: f64) -> Result<()> {
-        self.priority_epsilon = check_non_negative("priority_epsilon", value)?;
-        Ok(())
-    }
-
-    /// Sets the source of a new entry's weight. Fails with [`Error::Value`] for a number that is not finite in float32 and
-    /// >= 0.
-    pub fn set_new_priority(&mut self, value: NewPriority) -> Result<()> {
-        if let NewPriority::Number(number) = value
+    /// Checks all numbers. Fails with [`Error::Value`] that names the setting.
+    pub fn check(&self) -> Result<()> {
+        check_non_negative("priority_exponent", self.priority_exponent)?;
+        check_non_negative("priority_epsilon", self.priority_epsilon)?;
+        if let NewPriority::Number(number) = self.new_priority
             && !(number >= 0.0 && (number as f32).is_finite())
         {
             let expected = "'returns', 'max' or a number >= 0 and finite in float32";
             return Err(Error::value("new_priority", expected, short(number)));
         }
-        self.new_priority = value;
-        Ok(())
-    }
-
-    /// Sets lambda. Fails with [`Error::Value`] unless in [0, 1].
-    pub fn set_mix_lambda(&mut self, value: f64) -> Result<()> {
-        if !(0.0..=1.0).contains(&value) {
-            return Err(Error::value("mix_lambda", "a number in [0, 1]", short(value)));
+        if !(0.0..=1.0).contains(&self.mix_lambda) {
+            return Err(Error::value("mix_lambda", "a number in [0, 1]", short(self.mix_lambda)));
         }
-        self.mix_lambda = value;
-        Ok(())
+        check_gamma(&self.discount_factor)?;
+        check_coeff(&self.reward_coeff)
     }
 
     /// Sets gamma: one number for all dimensions, or the leading ones. Fails with [`Error::Value`] unless all are
     /// finite and >= 0 and there are not too many.
     pub fn set_discount_factor(&mut self, values: &DimensionValues) -> Result<()> {
-        for &value in values.as_slice() {
-            check_non_negative("discount_factor", value)?;
-        }
+        check_gamma(values.as_slice())?;
         values.write("discount_factor", &mut self.discount_factor)
     }
 
     /// Sets the coefficients of the priority: one number for all dimensions, or the leading ones. Fails with
     /// [`Error::Value`] unless all are finite and there are not too many.
     pub fn set_reward_coeff(&mut self, values: &DimensionValues) -> Result<()> {
-        for &value in values.as_slice() {
-            if !value.is_finite() {
-                return Err(Error::value("reward_coeff", "finite numbers", short(value)));
-            }
-        }
+        check_coeff(values.as_slice())?;
         values.write("reward_coeff", &mut self.reward_coeff)
     }
 
@@ -182,16 +159,9 @@ impl Settings {
 
     /// Whether every number could have been set, for a reward of so many dimensions.
     pub fn is_valid(&self, reward_dims: usize) -> bool {
-        let gamma = &self.discount_factor;
-        let coeff = &self.reward_coeff;
-        let mut copy = self.clone();
-        copy.set_priority_exponent(self.priority_exponent).is_ok()
-            && copy.set_priority_epsilon(self.priority_epsilon).is_ok()
-            && copy.set_new_priority(self.new_priority).is_ok()
-            && copy.set_mix_lambda(self.mix_lambda).is_ok()
-            && copy.set_discount_factor(&DimensionValues::Some(gamma.clone())).is_ok()
-            && copy.set_reward_coeff(&DimensionValues::Some(coeff.clone())).is_ok()
-            && (gamma.len(), coeff.len()) == (reward_dims, reward_dims)
+        let dims = (self.discount_factor.len(), self.reward_coeff.len());
+        self.check().is_ok()
+            && dims == (reward_dims, reward_dims)
             && self.frame_stack.min(self.multi_step).min(self.cache_size) >= 1
     }
 
@@ -210,6 +180,17 @@ impl Settings {
     /// Whether episodes have the same borders under both settings.
     pub fn has_borders_of(&self, other: &Self) -> bool {
         (self.unpadded_stack(), self.multi_step) == (other.unpadded_stack(), other.multi_step)
+    }
+}
+
+fn check_gamma(values: &[f64]) -> Result<()> {
+    values.iter().try_for_each(|&value| check_non_negative("discount_factor", value).map(drop))
+}
+
+fn check_coeff(values: &[f64]) -> Result<()> {
+    match values.iter().find(|value| !value.is_finite()) {
+        Some(&value) => Err(Error::value("reward_coeff", "finite numbers", short(value))),
+        None => Ok(()),
     }
 }
 

@@ -59,7 +59,6 @@ impl Storage {
         self.columns.len()
     }
 
-    /// The rows of some slots in a column.
     pub fn rows(&self, column: usize, slots: Range<usize>) -> &[u8] {
         let stride = self.strides[column];
         &self.columns[column][slots.start * stride..slots.end * stride]
@@ -81,7 +80,6 @@ impl Storage {
         &mut self.columns[location.column][start..start + location.size]
     }
 
-    /// Copies one field of the `count` entries from `slot` on into `out`.
     pub fn read_run(&self, field: Field, slot: usize, count: usize, out: &mut [u8]) {
         let location = self.locations[field.index()];
         if location.size == 0 || count == 0 {
@@ -98,7 +96,6 @@ impl Storage {
         }
     }
 
-    /// Copies `values` into one field of the entries from `slot` on.
     pub fn write_run(&mut self, field: Field, slot: usize, values: &[u8]) {
         let location = self.locations[field.index()];
         if location.size == 0 {
@@ -134,7 +131,6 @@ impl Storage {
         }
     }
 
-    /// Copies one field of the entries in `slots` into `out`.
     pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         // A copy of constant size is one or two moves instead of a call; most fields have one of these sizes.
         match self.locations[field.index()].size {

@@ -9,7 +9,6 @@ const WIDTH: usize = 16;
 /// A node's children are summed in four groups of four.
 const GROUPS: usize = 4;
 
-/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
 /// Weights with their sums, 16 children per node, for draws in proportion.

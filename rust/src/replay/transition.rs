@@ -65,7 +65,6 @@ impl Memory {
         episode.slot_of(episode.ahead(step, steps)) as u32
     }
 
-    /// The episode and the step of the entry in a slot.
     fn entry(&self, slot: u32) -> (&Episode, u32) {
         let entry = EntryRef(self.entry_refs[slot as usize]);
         (&self.episodes[entry.index()], entry.step())

@@ -134,6 +134,22 @@ fn truncated_ends_differ_from_terminal_ends() {
 }
 
 #[test]
+fn episodes_are_truncated_at_max_steps_unless_they_terminate_there() {
+    // The game terminates in its second step.
+    for (max_steps, truncated) in [(2, 0.0), (1, 1.0)] {
+        let collectors = vec![actor(1), optimizer(1, 2)];
+        let run = Run::new(collectors, options(1, 1), 3, |game| game.max_steps = max_steps);
+        let run = run.unwrap();
+        run.context.start().unwrap();
+        for (at, row) in (1..).zip(run.histories("optimizer", 0.0, 12)) {
+            let end = f64::from(at % (max_steps + 1) == 0);
+            assert_eq!(row["truncated"], [end * truncated, 0.0], "{max_steps} {at}");
+            assert_eq!(row["terminal"], [end * (1.0 - truncated), 0.0], "{max_steps} {at}");
+        }
+    }
+}
+
+#[test]
 fn replying_collector_with_history_sees_zeros_before_first_state() {
     let run = Run::started(vec![collector("actor", 1, 3, Some(&["a"]))], options(1, 1), 5);
     let rows: Vec<_> = run.collect("actor", 4).concat();

@@ -48,6 +48,7 @@ impl Run {
         let mut first = Script::new(0, length, &log);
         change(&mut first);
         spec.blocking = first.held.is_some();
+        spec.max_steps = first.max_steps;
         let context = Context::new(&spec, collectors, options, |id| {
             let mut game = Script::new(id, length, &log);
             game.players = players;

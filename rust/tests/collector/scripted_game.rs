@@ -23,6 +23,8 @@ pub struct Script {
     pub owes: bool,
     /// Every third episode is cut short.
     pub cuts: bool,
+    /// Steps after which every episode is truncated.
+    pub max_steps: u64,
     pub players: usize,
     /// Nanoseconds that a step takes.
     pub slow: u64,
@@ -44,6 +46,7 @@ impl Script {
             fails_at: None,
             owes: false,
             cuts: false,
+            max_steps: u64::MAX,
             players: 1,
             slow: 0,
             held: None,
@@ -65,6 +68,7 @@ pub fn spec(players: usize) -> GameSpec {
         action: i8(),
         num_action: 2,
         players: ["white", "black"][..players].iter().map(ToString::to_string).collect(),
+        max_steps: u64::MAX,
         blocking: false,
     }
 }

@@ -58,11 +58,10 @@ fn episodes(
         for step in 1.. {
             let action = draw(game, spec, &mut rng);
             let outcome = game.step(Action(&action)).unwrap();
-            assert!(!(outcome.terminated && outcome.truncated));
-            assert_eq!(outcome.truncated, step == limit && !outcome.terminated);
+            assert!(!outcome.truncated, "the collector truncates episodes");
             assert!(game.player() < spec.players.len());
             all.push((seen(game, spec), outcome));
-            if outcome.terminated || outcome.truncated {
+            if outcome.terminated || step == limit {
                 break;
             }
         }
@@ -82,13 +81,14 @@ fn check_spec(spec: &GameSpec) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A seed and actions determine everything, after any earlier episodes; limits hold exactly.
+    /// A seed and actions determine everything, after any earlier episodes.
     #[test]
     fn seeds_and_actions_determine_episodes(seed in 0..u64::MAX - 3, limit in 1..60_u64) {
         for name in GameFactory::names() {
             let kind = GameFactory::new(name, limit).unwrap();
             let (mut fresh, mut used) = (kind.game(), kind.game());
             check_spec(&kind.spec());
+            prop_assert_eq!(kind.spec().max_steps, limit);
             episodes(&mut *used, &kind.spec(), seed / 2, limit);
             let [one, other] =
                 [&mut fresh, &mut used].map(|game| episodes(&mut **game, &kind.spec(), seed, limit));
@@ -265,7 +265,7 @@ fn games_stepped_together_equal_games_stepped_alone() {
             for (at, game) in alone.iter_mut().enumerate() {
                 let outcome = game.step(Action(&actions[at])).unwrap();
                 assert_eq!(outcomes[at], Some(outcome), "{name} {step}");
-                if outcome.terminated || outcome.truncated {
+                if outcome.terminated || step % 30 == 29 {
                     let seed = (step * COUNT + at) as u64;
                     game_batch.reset(at, seed);
                     game.reset(seed);
