@@ -18,7 +18,7 @@ from cogrs.replay.batch import (
     Sample,
     WeightedSample,
 )
-from cogrs.replay.recorder import Recorder
+from cogrs.replay.recorder import Recorder, VectorEnvironment
 
 __all__ = [
     "CacheStore",
@@ -565,7 +565,7 @@ class ReplayMemory(ReplayWriter):
         """Create a writer into this memory, which has an open episode of its own."""
     def recorder(
         self,
-        num_envs: int,
+        num_envs: int | VectorEnvironment,
         autoreset_mode: Any = None,
         *,
         do_update_value: bool | None = None,
@@ -577,14 +577,16 @@ class ReplayMemory(ReplayWriter):
         `cogrs.replay.Recorder`, and `Recorder.add` for the parts of a step.
 
         Args:
-            num_envs: Environments, 1 or more.
+            num_envs: Environments, 1 or more; or a vector environment, which says their number
+                and the mode.
             autoreset_mode: When they are reset: "next_step" (None is that) or "same_step", as
                 Gymnasium's vector environments have it; or its `AutoresetMode`.
             do_update_value: As of `close_episode`; None is True where the memory has values.
             do_update_weight: As of `close_episode`; None is `do_update_value`.
 
         Raises:
-            TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
+            TypeError: `num_envs` is neither an integer nor a vector environment, or a flag is
+                neither True nor False.
             ValueError: `num_envs` is below 1 or above `max_step`, the mode does not exist, or no
                 episode could be closed with these flags.
         """

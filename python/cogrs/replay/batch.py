@@ -253,3 +253,22 @@ class Episode(NamedTuple):
     id: npt.NDArray[np.uint64]
     truncated: bool
     has_final_state: bool
+
+
+_OPTIONS = {
+    "nstep_return": "nstep_return=True",
+    "nstep_discount": "nstep_return=True",
+    "importance_weight": "beta=0.4",
+}
+
+
+def _missing_column(batch: Any, name: str) -> Any:
+    text = f"{type(batch).__name__!r} object has no attribute {name!r}"
+    if name in _OPTIONS:
+        text += f": sample with {_OPTIONS[name]}"
+    raise AttributeError(text, name=name, obj=batch)
+
+
+if not TYPE_CHECKING:  # type checkers would take any attribute
+    for _class in (Sample, NStepSample, WeightedSample):
+        _class.__getattr__ = _missing_column

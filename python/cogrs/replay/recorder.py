@@ -6,7 +6,7 @@ Not thread-safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,13 @@ _FIELDS = {"prob": 1.0, "value": 0.0, "info": 0.0}
 _SHORT = {"p": "prob", "v": "value", "i": "info"}
 
 Bootstrap = Callable[[Any], Any]
+
+
+class VectorEnvironment(Protocol):
+    """A vector environment as Gymnasium has them; its `metadata` may have an `autoreset_mode`."""
+
+    num_envs: int
+    metadata: dict[str, Any]
 
 
 class _End(NamedTuple):
@@ -51,7 +58,7 @@ class Recorder:
     def __init__(
         self,
         memory: ReplayMemory,
-        num_envs: int,
+        num_envs: int | VectorEnvironment,
         autoreset_mode: Any = None,
         do_update_value: bool | None = None,
         do_update_weight: bool | None = None,
@@ -60,7 +67,8 @@ class Recorder:
 
         Args:
             memory: The memory that gets the episodes.
-            num_envs: Environments, N >= 1.
+            num_envs: Environments, N >= 1; or a vector environment, which says their number and
+                the mode.
             autoreset_mode: "next_step" (None is that), "same_step", or one of Gymnasium's
                 `AutoresetMode` for these.
             do_update_value: As of `close_episode`; None is True where the memory has values.
@@ -71,9 +79,15 @@ class Recorder:
             ValueError: `num_envs` is below 1 or above `max_step`, the mode is unknown, or no
                 episode could be closed with these flags.
         """
+        if not isinstance(num_envs, int) and hasattr(num_envs, "num_envs"):
+            if autoreset_mode is None:
+                autoreset_mode = num_envs.metadata.get("autoreset_mode")
+            num_envs = num_envs.num_envs
         if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
             kind = type(num_envs).__name__
-            raise TypeError(f"num_envs: expected an integer >= 1, got {kind}")
+            raise TypeError(
+                f"num_envs: expected an integer >= 1 or a vector environment, got {kind}"
+            )
         if not 1 <= num_envs <= memory.max_step:
             # Each environment has an episode open, which takes a slot at least.
             expected = f"an integer >= 1 and at most max_step = {memory.max_step}"
@@ -225,7 +239,8 @@ class Recorder:
         has_final = infos is not None and "final_obs" in infos
         if has_final and self.autoreset_mode == "next_step":
             expected = "no 'final_obs', which environments of autoreset_mode='same_step' give"
-            raise ValueError(f"infos: expected {expected}, got some: make such a recorder")
+            how = "create the recorder with autoreset_mode='same_step'"
+            raise ValueError(f"infos: expected {expected}, got it: {how}")
         # They come first: `next_obs` may be what `step` returned, the first ones of new episodes.
         if next_obs is not None and not has_final:
             return self._column("next_obs", next_obs, "state")

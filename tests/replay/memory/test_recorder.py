@@ -279,6 +279,23 @@ def test_same_step_needs_last_observations() -> None:
     assert rem.episode(0).entries.s.tolist() == [[0, 0], [1, 1]]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_recorder_of_a_vector_environment_takes_its_number_and_mode(mode: str) -> None:
+    envs = vector(mode)
+    recorder = memory().recorder(envs)
+    assert (recorder.num_envs, recorder.autoreset_mode) == (envs.num_envs, mode)
+    assert memory().recorder(envs, "same_step").autoreset_mode == "same_step"
+    envs.close()
+
+
+def test_recorder_of_a_vector_environment_without_autoreset_is_refused() -> None:
+    envs = gymnasium.vector.SyncVectorEnv(
+        [lambda: Counting(0)], autoreset_mode=AutoresetMode.DISABLED
+    )
+    with pytest.raises(ValueError, match="autoreset_mode: expected 'next_step' or 'same_step'"):
+        memory().recorder(envs)
+
+
 def test_error_without_room_names_the_environment() -> None:
     scalar = np.float32(0)
     state = np.zeros(2, np.float32)
@@ -303,8 +320,18 @@ def test_error_without_room_names_the_environment() -> None:
         ),
         (10**6, None, ValueError, "at most max_step = .*, got 1000000"),
         (10**300, None, ValueError, "at most max_step = .*, got an integer of 997 bits"),
-        (True, None, TypeError, "num_envs: expected an integer >= 1, got bool"),
-        (2.0, None, TypeError, "num_envs: expected an integer >= 1, got float"),
+        (
+            True,
+            None,
+            TypeError,
+            "integer >= 1 or a vector environment, got bool",
+        ),
+        (
+            2.0,
+            None,
+            TypeError,
+            "integer >= 1 or a vector environment, got float",
+        ),
         (2, "disabled", ValueError, "autoreset_mode: expected 'next_step' or 'same_step'"),
         (2, AutoresetMode.DISABLED, ValueError, "autoreset_mode: expected 'next_step'"),
         (2, "", ValueError, "autoreset_mode: expected 'next_step' or 'same_step', got ''"),

@@ -1,5 +1,6 @@
 """Importance weights in samples."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,17 @@ def test_wrong_argument_is_refused_and_draws_nothing(
     with pytest.raises(error, match=match):
         rem.sample(4, **given)
     assert rem.sample(8).id.tolist() == weighted().sample(8).id.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("nstep_return", "nstep_return=True"), ("importance_weight", r"beta=0\.4")],
+)
+def test_column_that_was_not_asked_for_names_the_option(name: str, option: str) -> None:
+    sample = weighted().sample(2)
+    assert not hasattr(sample, name)
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}': sample with {option}$"):
+        getattr(sample, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        sample.nonsense  # noqa: B018
+    assert pickle.loads(pickle.dumps(sample)).id.tolist() == sample.id.tolist()
