@@ -79,26 +79,25 @@ class Recorder:
             ValueError: `num_envs` is below 1 or above `max_step`, the mode is unknown, or no
                 episode could be closed with these flags.
         """
+        count: Any = num_envs
         if not isinstance(num_envs, int) and hasattr(num_envs, "num_envs"):
+            count = num_envs.num_envs
             if autoreset_mode is None:
                 autoreset_mode = num_envs.metadata.get("autoreset_mode")
-            num_envs = num_envs.num_envs
-        if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
-            kind = type(num_envs).__name__
-            raise TypeError(
-                f"num_envs: expected an integer >= 1 or a vector environment, got {kind}"
-            )
-        if not 1 <= num_envs <= memory.max_step:
+        if isinstance(count, bool) or not hasattr(count, "__index__"):
+            expected = "an integer >= 1 or a vector environment"
+            raise TypeError(f"num_envs: expected {expected}, got {type(count).__name__}")
+        if not 1 <= count <= memory.max_step:
             # Each environment has an episode open, which takes a slot at least.
             expected = f"an integer >= 1 and at most max_step = {memory.max_step}"
-            raise ValueError(f"num_envs: expected {expected}, got {shown(num_envs)}")
+            raise ValueError(f"num_envs: expected {expected}, got {shown(count)}")
         mode = "next_step" if autoreset_mode is None else autoreset_mode
         mode = getattr(mode, "name", mode)
         mode = mode.lower() if isinstance(mode, str) else mode
         if mode not in MODES:
             expected = " or ".join(map(repr, MODES))
             raise ValueError(f"autoreset_mode: expected {expected}, got {autoreset_mode!r}")
-        self.num_envs = int(num_envs)
+        self.num_envs = int(count)
         """Environments."""
         self.autoreset_mode: str = mode
         """"next_step" or "same_step"."""
