@@ -215,3 +215,50 @@ def test_english_is_plain(habit):
             if re.search(odd, line) and not good:
                 found.append(f"{name}:{number}: {line.strip()}")
     assert not found, f"write {instead}:\n" + "\n".join(found)
+
+
+# -- tests -----------------------------------------------------------------------------------------
+
+# Words of test names that stand for a noun which a failure's line does not show.
+VAGUE = r"^test_(a|an|the)_|_(what|whatever|who|whoever|those|they|them|it)(_|$)"
+
+
+def modules_of_tests() -> list[Path]:
+    """Return the modules that hold tests."""
+    return sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+def test_names_of_tests_have_nouns():
+    names = {
+        name
+        for path in modules_of_tests()
+        for name in re.findall(
+            r"^ *(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert len(names) > 2000
+    assert sorted(name for name in names if re.search(VAGUE, name)) == []
+
+
+def test_modules_of_tests_import_no_other_module_of_tests():
+    imports = r"^ *(?:from tests[\w.]*\.test_\w+ import|from tests[\w.]* import .*\btest_)"
+    found = [
+        path
+        for path in modules_of_tests()
+        if re.search(imports, path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert found == []
+
+
+def test_tests_that_the_matrix_names_exist():
+    named = re.findall(
+        r'"(tests/[\w/.]+?)(?:::(\w+))?"', (ROOT / "scripts/matrix.py").read_text(encoding="utf-8")
+    )
+    assert len(named) > 15
+    missing = [
+        (path, name)
+        for path, name in named
+        if not (ROOT / path).exists()
+        or (name and f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8"))
+    ]
+    assert missing == []

@@ -73,7 +73,7 @@ def without_cargo() -> dict[str, str]:
 
 
 @pytest.mark.skipif(find_spec("maturin") is None, reason="maturin is not installed")
-def test_pip_says_that_rust_is_missing(tmp_path):
+def test_pip_names_missing_rust(tmp_path):
     pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index"]
     done = subprocess.run(
         [*pip, str(ROOT), "-w", str(tmp_path)],
@@ -96,7 +96,7 @@ def test_metadata_requires_python_3_11():
     assert metadata.metadata("cogrs")["Requires-Python"] == ">=3.11"
 
 
-def test_make_says_that_python_is_too_old(tmp_path):
+def test_make_names_a_python_that_is_too_old(tmp_path):
     old = tmp_path / "python"
     pretend = "import sys; sys.version_info = (3, 10, 2); exec(sys.argv[1])"
     old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")

@@ -150,7 +150,7 @@ def _without_additions(message: Any) -> Any:
     return message
 
 
-def test_fields_that_we_do_not_know_are_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     data = common_pb2.Action(content=b"x").SerializeToString() + varint(1000 << 3) + varint(7)
     action = common_pb2.Action.FromString(data)
     assert action.content == b"x"

@@ -241,7 +241,7 @@ def test_exception_of_the_callback_is_raised_and_its_batch_delivered_again() -> 
     assert seen[2] == seen[3] == seen[4]
 
 
-def test_batch_that_is_forgotten_comes_again() -> None:
+def test_forgotten_batch_is_delivered_again() -> None:
     with running({"actor": actor(2)}) as games:
         first = games.GC.Wait()
         ids = games.GC.batch(first)[0][0]["id"].tolist()

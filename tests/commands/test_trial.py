@@ -34,7 +34,7 @@ def test_closed_output_ends_the_command_without_an_error(capsys, config):
 
 
 @pytest.mark.parametrize("verb", ["start", "watch", "info", "terminate"])
-def test_port_that_never_answers_is_given_up(capsys, verb):
+def test_port_without_replies_is_abandoned(capsys, verb):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         names = ["x"] if verb == "terminate" else []

@@ -81,7 +81,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     assert (code, err) == (130, "")
 
 
-def test_learner_first(start):
+def test_example_started_by_its_learner_reaches_the_goal(start):
     learner = start("learner", "--goal", "20")
     first_line(learner, "listening")
     actor = start("actor", "--seed", "1")
@@ -141,7 +141,7 @@ def test_file_that_holds_no_parameters(start, tmp_path):
 
 
 @pytest.mark.parametrize("program", ["actor", "learner", "proxy"])
-def test_help(start, program):
+def test_help_is_printed_by_each_program(start, program):
     code, out, err = finish(start(program, "--help"))
     assert (code, err) == (0, "")
     assert "--port" in out

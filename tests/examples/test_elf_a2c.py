@@ -15,7 +15,7 @@ for extra in ("jax", "optax", "matplotlib"):
         pytest.skip(f"could not import {extra!r}: no extra 'demo'", allow_module_level=True)
 
 
-def test_goal_reached(tmp_path):
+def test_example_reaches_its_goal(tmp_path):
     curve = tmp_path / "curve.png"
     with example("elf_a2c", "--goal", "30", "--seed", "1", "--plot", str(curve)) as process:
         code, out, err = finish(process)
@@ -33,14 +33,14 @@ def test_zero_seconds_end_the_run_at_once():
     assert out.startswith("Goal not reached")
 
 
-def test_refused():
+def test_wrong_arguments_are_named_and_return_2():
     with example("elf_a2c", "--seed", "-1") as process:
         code, out, err = finish(process)
     assert (code, out) == (2, "")
     assert "--seed must be >= 0, got -1" in err
 
 
-def test_interrupt():
+def test_interrupt_ends_the_example_with_code_130():
     with example("elf_a2c", "--goal", "1000") as process:
         assert process.stdout is not None
         assert "mean return" in process.stdout.readline()

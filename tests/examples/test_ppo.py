@@ -16,7 +16,7 @@ for package in ("torch", "gymnasium"):
 
 
 @pytest.mark.parametrize("env", ["cartpole", "CartPole-v1"])
-def test_goal_reached(env):
+def test_example_reaches_its_goal(env):
     with example("ppo", "--goal", "30", "--seed", "1", "--env", env) as process:
         code, out, err = finish(process)
     assert code == 0, err
@@ -32,14 +32,14 @@ def test_zero_seconds_end_the_run_at_once():
     assert out.startswith("Goal not reached")
 
 
-def test_refused():
+def test_wrong_arguments_are_named_and_return_2():
     with example("ppo", "--seed", "-1") as process:
         code, out, err = finish(process)
     assert (code, out) == (2, "")
     assert "--seed must be >= 0, got -1" in err
 
 
-def test_interrupt():
+def test_interrupt_ends_the_example_with_code_130():
     with example("ppo", "--goal", "1000") as process:
         assert process.stdout is not None
         assert "mean return" in process.stdout.readline()

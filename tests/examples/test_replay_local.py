@@ -56,7 +56,7 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_goal_reached(start, tmp_path):
+def test_example_reaches_its_goal(start, tmp_path):
     code, out, err = finish(start("--goal", "15", "--seed", "1"))
     assert code == 0, err
     assert "Goal reached" in out
@@ -71,7 +71,7 @@ def test_goal_reached(start, tmp_path):
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_out_of_time(start, tmp_path):
+def test_example_out_of_time_returns_1(start, tmp_path):
     code, out, _ = finish(start("--goal", "1000", "--max-seconds", "3"))
     assert code == 1
     assert out.splitlines()[-1].startswith("Goal not reached")
@@ -96,7 +96,7 @@ def test_zero_seconds_end_the_run_at_once(start, tmp_path):
         pytest.param(["--out", str(SCRIPT)], "exists", id="out is a file"),
     ],
 )
-def test_refused(start, arguments, reason):
+def test_wrong_arguments_are_named_and_return_2(start, arguments, reason):
     code, out, err = finish(start(*arguments))
     assert code == 2
     assert out == ""
@@ -105,7 +105,7 @@ def test_refused(start, arguments, reason):
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_missing_extra(start, tmp_path, extra):
+def test_missing_extra_is_named_with_the_install_command(start, tmp_path, extra):
     (tmp_path / f"{extra}.py").write_text(
         f"raise ModuleNotFoundError('gone', name={extra!r})\n", encoding="utf-8"
     )
@@ -115,7 +115,7 @@ def test_missing_extra(start, tmp_path, extra):
     assert err == f'{extra} is not installed: pip install ".[demo]" in the checkout\n'
 
 
-def test_interrupt(start, tmp_path):
+def test_interrupt_ends_the_example_with_code_130(start, tmp_path):
     process = start("--goal", "1000")
     # The first line of progress says that it is past the start.
     assert process.stdout.readline().startswith("episode")
@@ -127,7 +127,7 @@ def test_interrupt(start, tmp_path):
     assert (tmp_path / "learning_curve.png").exists()
 
 
-def test_terminal(start):
+def test_progress_is_drawn_on_a_terminal(start):
     ours, theirs = os.openpty()
     process = start("--goal", "15", "--seed", "1", stdout=theirs, TERM="xterm")
     os.close(theirs)

@@ -14,7 +14,7 @@ for package in ("torch", "gymnasium"):
         pytest.skip(f"could not import {package!r}", allow_module_level=True)
 
 
-def test_goal_reached():
+def test_example_reaches_its_goal():
     with example("replay_torch", "--goal", "40", "--seed", "1") as process:
         code, out, err = finish(process)
     assert code == 0, err

@@ -9,7 +9,7 @@ import pytest
 from tests.examples.script import example, finish
 
 
-def test_both_sides_learn_and_a_table_says_so():
+def test_both_sides_learn_and_a_table_shows_the_results():
     with example("self_play", "--games", "600", "--seed", "1") as process:
         code, out, err = finish(process)
     assert code == 0, err
@@ -26,14 +26,14 @@ def test_both_sides_learn_and_a_table_says_so():
 
 
 @pytest.mark.parametrize("arguments", [("--games", "0"), ("--seed", "-1"), ("--games", "many")])
-def test_refused(arguments):
+def test_wrong_arguments_are_named_and_return_2(arguments):
     with example("self_play", *arguments) as process:
         code, out, err = finish(process)
     assert (code, out) == (2, "")
     assert arguments[0] in err.splitlines()[-1]
 
 
-def test_interrupt():
+def test_interrupt_ends_the_example_with_code_130():
     with example("self_play", "--games", "4000") as process:
         assert process.stdout is not None
         assert process.stdout.readline().endswith(" of 4000 games\n")

@@ -212,7 +212,9 @@ def test_unexpected_reply_is_a_runtime_error_and_the_next_call_works(
         lambda client: client.sub_bytes("t", last=True, timeout=0),
     ],
 )
-def test_closed_client_says_so(call: Callable[[ReplayMemoryClient], Any]) -> None:
+def test_closed_client_raises_that_the_client_is_closed(
+    call: Callable[[ReplayMemoryClient], Any],
+) -> None:
     with full_pair() as (_, client):
         client.close()
         with pytest.raises(RuntimeError, match="ReplayMemoryClient is closed"):

@@ -163,7 +163,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: Any, text: str, told: str) -
     assert (out, err) == ("", f"cogrs replay-server: {caught.value}\n")
 
 
-def test_file_that_is_not_there(tmp_path: Path, capsys: Any) -> None:
+def test_missing_file_is_named_in_the_error(tmp_path: Path, capsys: Any) -> None:
     assert cli.main(["replay-server", "--config", str(tmp_path / "none.toml")]) == 2
     assert "none.toml" in capsys.readouterr().err
 

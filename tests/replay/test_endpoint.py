@@ -97,7 +97,7 @@ def test_count_too_long_to_print_is_refused_by_name(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [True, 1.0, "1", None, np.array([1]), np.array([1, 2])], ids=repr)
-def test_counts_that_are_no_integers_are_refused(count: Any) -> None:
+def test_counts_of_another_type_are_refused(count: Any) -> None:
     with pytest.raises(TypeError, match=r"^hwm: expected an integer"):
         check_count("hwm", count)
 
@@ -184,7 +184,7 @@ def test_ipc_path_is_free_again_after_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sub_endpoint", "req_endpoint", "push_endpoint"])
-def test_client_names_the_endpoint_that_is_none(name: str) -> None:
+def test_client_names_an_invalid_endpoint(name: str) -> None:
     given = dict.fromkeys(("sub_endpoint", "req_endpoint", "push_endpoint"), "tcp://127.0.0.1:1")
     with pytest.raises(ValueError, match=f"^{name}: "):
         ReplayMemoryClient(**given | {name: "tcp://*:1"})
@@ -197,6 +197,6 @@ def test_client_needs_an_endpoint_to_push_to(several: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["rep_endpoint", "pull_endpoint"])
-def test_start_names_the_endpoint_that_is_none(name: str) -> None:
+def test_start_names_an_invalid_endpoint(name: str) -> None:
     with network.made() as server, pytest.raises(ValueError, match=f"^{name}: "):
         server.start(**{name: "tcp://127.0.0.1"})

@@ -92,7 +92,7 @@ def test_exposition_names_types_and_units() -> None:
     assert "# HELP cogrs_replay_samples_unused Samples held, not given yet.\n" in text
 
 
-def test_ages_are_left_out_when_nothing_is_held() -> None:
+def test_ages_are_omitted_when_no_cache_is_held() -> None:
     with made(3) as server:
         found = measured(server)
     assert not any("cache_age" in name for name in found)

@@ -207,7 +207,7 @@ def test_weight_that_would_not_be_finite_is_refused_and_changes_nothing() -> Non
 
 
 @pytest.mark.parametrize("message", [b"", b"\xff\xff", encode(1, counter=pb.Counter())])
-def test_messages_that_are_none_are_refused(message: bytes) -> None:
+def test_invalid_priority_messages_are_counted_as_refused(message: bytes) -> None:
     with served() as server, connected(server) as client:
         listened(server, client)
         server.pub_bytes(topic_of(client.uuid), message)

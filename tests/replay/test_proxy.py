@@ -54,7 +54,7 @@ def test_proxy_that_is_forgotten_closes() -> None:
     eventually(lambda: our_threads() <= threads)
 
 
-def test_proxy_with_keys() -> None:
+def test_proxy_with_keys_passes_allowed_clients_only() -> None:
     learner, actor, stranger = (KeyPair.new() for _ in range(3))
     keys = {"key": learner, "allow": [actor]}
     with ReplayProxy(*ENDS, **keys) as proxy:

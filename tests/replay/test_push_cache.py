@@ -20,7 +20,7 @@ from tests.replay.network import (
 )
 
 
-def test_nothing_to_draw_is_minus_one_and_nothing_is_sent() -> None:
+def test_push_without_drawable_entries_returns_minus_one_and_sends_no_cache() -> None:
     with pair() as (server, client):
         assert client.push_cache() == -1
         client.rem.new_episode()

@@ -282,7 +282,7 @@ def test_source_stats_is_the_former_name_of_server_connection_stats() -> None:
         assert cogrs.replay.SourceStats is cogrs.replay.ServerConnectionStats
 
 
-def test_keys_and_proxies() -> None:
+def test_sampler_with_keys_draws_through_a_proxy() -> None:
     keys, learner = KeyPair.new(), KeyPair.new()
     server = made(1, key=keys, allow=[learner.public])
     options: Any = {"key": learner, "server_key": keys.public}

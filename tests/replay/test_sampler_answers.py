@@ -53,7 +53,7 @@ BAD: dict[str, Callable[[pb.SamplesRequest, ServerState], list[Any]]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_reply_is_refused_and_none_of_its_samples_kept(kind: str) -> None:
+def test_bad_reply_is_refused_with_all_its_samples(kind: str) -> None:
     bad = True
 
     def answer(asked: pb.SamplesRequest, state: ServerState) -> list[Any]:

@@ -46,7 +46,9 @@ from tests.replay.network import (
         lambda server: server.pull_proxy_main(network.LOOPBACK, network.LOOPBACK),
     ],
 )
-def test_closed_server_says_so(call: Callable[[ReplayMemoryServer], Any]) -> None:
+def test_closed_server_raises_that_the_server_is_closed(
+    call: Callable[[ReplayMemoryServer], Any],
+) -> None:
     server = started()
     server.close()
     with pytest.raises(RuntimeError, match="ReplayMemoryServer is closed"):
@@ -194,7 +196,7 @@ def test_attributes_of_a_learner_cannot_be_set(name: str) -> None:
         setattr(server, name, None)
 
 
-def test_endpoints_are_none_before_there_are_workers() -> None:
+def test_endpoints_are_none_before_workers_start() -> None:
     with made() as server:
         assert (server.rep_endpoint, server.pull_endpoint) == (None, None)
         assert re.fullmatch(r"tcp://127\.0\.0\.1:\d+", server.pub_endpoint)

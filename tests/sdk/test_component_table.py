@@ -388,7 +388,7 @@ async def test_each_actor_has_one_action() -> None:
 
 
 @on_loop
-async def test_versions() -> None:
+async def test_version_calls_return_api_and_grpc_versions() -> None:
     async with parts(lambda: Counting(calls()), lambda: Echo(calls())) as net:
         for stub in (net.environment, net.agent):
             reply = await stub.Version(VersionRequest())

@@ -87,7 +87,7 @@ async def test_wait_ended_returns_before_after_and_long_after_the_end() -> None:
 
 
 @on_loop
-async def test_wait_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_cancelled_wait_leaves_no_watcher() -> None:
     async with world(lambda: Endless(calls()), lambda: Echo(calls())) as net:
         trial = await net.controller.start_trial()
         with pytest.raises(TimeoutError):

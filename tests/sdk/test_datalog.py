@@ -288,9 +288,7 @@ def test_lines_are_json_that_people_can_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", SINKS)
 @pytest.mark.parametrize("trial_id", ["", "../t", "a/b", ".t", "a\0"])
-def test_ids_that_are_no_names_of_files_are_refused(
-    suffix: str, trial_id: str, tmp_path: Path
-) -> None:
+def test_ids_unfit_as_file_names_are_refused(suffix: str, trial_id: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trial id: expected letters"):
         SINKS[suffix](tmp_path).start(sdk.LoggedTrial(trial_id, (), TrialParams()))
     assert list(tmp_path.iterdir()) == []

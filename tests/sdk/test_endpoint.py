@@ -20,7 +20,7 @@ class Endless(Counting):
 
 
 @pytest.mark.parametrize("endpoint", ["h:1", "grpc://h:1", "1.2.3.4:65535", "grpc://[::1]:9000"])
-def test_addresses(endpoint: str) -> None:
+def test_address_of_an_endpoint_drops_the_scheme(endpoint: str) -> None:
     assert address_of(endpoint) == endpoint.removeprefix("grpc://")
 
 
@@ -49,7 +49,7 @@ async def test_port_is_occupied_until_the_server_stops() -> None:
 
 
 @on_loop
-async def test_hosts_that_are_not_there_are_errors() -> None:
+async def test_unavailable_host_is_an_os_error() -> None:
     with pytest.raises(OSError, match=r"cannot listen at 192\.0\.2\.1:"):
         await sdk.serve(agents={"agent": sdk.Agent}, host="192.0.2.1", insecure=True)
 

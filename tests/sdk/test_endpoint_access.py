@@ -53,7 +53,7 @@ async def test_remote_endpoint_without_tls_and_tokens_is_refused(
     ],
 )
 @on_loop
-async def test_arguments_that_are_no_good_are_named(
+async def test_bad_arguments_are_named_in_the_error(
     arguments: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

@@ -159,7 +159,7 @@ def test_gymnasium_environment_is_closed_once(how: str) -> None:
         (spaces.MultiBinary(2), np.array([0, 1]), [0, 1]),
     ],
 )
-def test_actions_fit(space: Any, action: Any, expected: Any) -> None:
+def test_actions_fit_their_spaces(space: Any, action: Any, expected: Any) -> None:
     found = fitting(space, action, "action of 'a0'")
     assert found in space
     np.testing.assert_array_equal(found, expected)

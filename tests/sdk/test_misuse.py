@@ -116,7 +116,7 @@ def test_orchestrator_that_is_killed_is_a_connection_error(what: str) -> None:
 
 
 @on_loop
-async def test_trials_and_names_that_are_not_there_are_refused() -> None:
+async def test_unknown_trials_and_names_are_refused() -> None:
     async with joined(clients=2) as (controller, client, session):
         trial, code = session.trial.id, grpc.StatusCode
         assert await code_of(controller.terminate_trial("")) is code.NOT_FOUND
@@ -217,7 +217,7 @@ async def test_session_is_refused_in_another_loop() -> None:
     ],
 )
 @on_loop
-async def test_states_that_are_none_are_refused(states: Any, error: type[Exception]) -> None:
+async def test_invalid_states_are_refused(states: Any, error: type[Exception]) -> None:
     async with sdk.TrialController("127.0.0.1:1") as controller:
         with pytest.raises(error, match="states: expected several TrialState, got"):
             await anext(controller.watch_trials(states))

@@ -138,7 +138,7 @@ async def test_trial_goes_on_when_an_observing_client_never_answers() -> None:
 
 
 @on_loop
-async def test_silence_of_an_observing_client_is_no_absence() -> None:
+async def test_silent_observing_client_stays_in_the_trial() -> None:
     class Slow(sdk.GymnasiumEnvironment):
         async def step(self, actions: Any) -> Any:  # type: ignore[override]
             if self._tick == 2:
@@ -318,7 +318,7 @@ async def test_function_environment_names_its_observers() -> None:
         {"observers": ["person.*"]},
     ],
 )
-def test_player_and_observers_are_told_apart(options: dict[str, Any]) -> None:
+def test_player_and_observers_are_distinguished(options: dict[str, Any]) -> None:
     environment = sdk.GymnasiumEnvironment(lambda: gymnasium.make("CartPole-v1"), 0, **options)
     update = environment.start(ANY)
     assert list(environment.observers) == ["ada"]

@@ -149,7 +149,7 @@ def test_params_that_no_trial_can_run_with_are_refused_by_the_server(
         ({1: 2}, ValueError, "params: "),
     ],
 )
-def test_params_that_are_none_are_refused_before_anything_is_sent(
+def test_invalid_params_are_refused_before_the_call(
     params: Any, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words) as caught:
@@ -188,7 +188,7 @@ class Elder(orchestrator_pb2_grpc.TrialLifecycleServicer):
 
 
 @on_loop
-async def test_orchestrator_that_does_not_know_of_params_is_found_out() -> None:
+async def test_orchestrator_without_support_for_params_is_detected() -> None:
     elder, server = Elder(), grpc.aio.server()
     orchestrator_pb2_grpc.add_TrialLifecycleServicer_to_server(elder, server)
     where = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -135,7 +135,7 @@ async def test_turns_of_agents_that_are_born() -> None:
     assert not absent["turn"]
 
 
-def test_rewards_of_agents_that_are_not_there_are_passed_on_if_there_are_any() -> None:
+def test_nonzero_rewards_of_absent_agents_are_passed_on() -> None:
     class Pays(Population):
         def step(self, actions: Any) -> Any:
             observations, paid, *others = super().step(actions)

@@ -64,7 +64,7 @@ async def test_trial_runs_from_start_to_end(environment: type[Counting], agent: 
 
 @pytest.mark.parametrize("configs", [None, (b"", b""), (b"walls", b"wits")])
 @on_loop
-async def test_configs_that_are_empty_are_there(configs: Any) -> None:
+async def test_empty_configs_reach_their_components(configs: Any) -> None:
     told, heard = calls(), calls()
     async with world(lambda: Counting(told), lambda: Echo(heard), configs=configs) as net:
         trial_id = await net.play()
@@ -193,7 +193,7 @@ async def test_environment_may_end_without_observations() -> None:
 
 
 @on_loop
-async def test_rewards_of_nothing_are_rewards() -> None:
+async def test_rewards_of_zero_are_delivered() -> None:
     class Zero(Counting):
         def step(self, actions: Any) -> Any:
             update = super().step(actions)
@@ -283,7 +283,7 @@ async def test_messages_go_both_ways_before_observation_and_action() -> None:
 
 
 @on_loop
-async def test_messages_of_the_users_own() -> None:
+async def test_observations_and_actions_may_be_messages_of_the_user() -> None:
     class Walls(sdk.Environment):
         def start(self, trial: sdk.Trial) -> sdk.Update:
             self.actions: list[Any] = []

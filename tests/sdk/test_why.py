@@ -182,7 +182,7 @@ async def test_wait_ended_returns_why_before_after_and_not_long_after() -> None:
 
 
 @pytest.mark.parametrize("environment", [Counting, Breaks, BreaksAtOnce])
-def test_player_is_told_why_the_trial_ended(environment: Any) -> None:
+def test_player_gets_the_end_reason(environment: Any) -> None:
     with running(lambda: environment(calls())) as where:
 
         async def start() -> str:
@@ -202,7 +202,7 @@ def test_player_is_told_why_the_trial_ended(environment: Any) -> None:
 
 
 @on_loop
-async def test_person_that_joins_too_late_is_told_why_the_trial_ended() -> None:
+async def test_person_that_joins_too_late_gets_the_end_reason() -> None:
     long = "why \u30a1 " * 5000  # each of these is nine characters of a header
 
     class Refuses(Counting):

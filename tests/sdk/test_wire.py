@@ -27,7 +27,7 @@ ACTORS = (Actor("a", "red"), Actor("b", "blue"), Actor("c", "red"), Actor("red.x
         ("green.*", []),
     ],
 )
-def test_receivers(receiver: str, names: list[str]) -> None:
+def test_receivers_follow_names_and_wildcards(receiver: str, names: list[str]) -> None:
     assert receivers(receiver, ACTORS) == names
 
 
@@ -35,7 +35,7 @@ def test_actor_named_star_receives_its_own_messages() -> None:
     assert receivers("*", (*ACTORS, Actor("*", "red"))) == ["*"]
 
 
-def test_rewards() -> None:
+def test_rewards_keep_value_confidence_tick_and_data() -> None:
     data = TrialActor(name="why")
     message, zero = rewards_of([Reward("a", 2.0, 0.5, 7, data), Reward("b", 0.0)], ACTORS)
     assert (message.receiver_name, message.tick_id) == ("a", 7)

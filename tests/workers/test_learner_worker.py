@@ -42,7 +42,7 @@ def test_batches_are_learned_from():
             network.assert_consistent(batch)
 
 
-def test_too_few_samples():
+def test_learner_step_waits_for_enough_samples():
     with network.full_pair(cache_size=8) as (server, client):
         model = Model()
         worker = LearnerWorker(server, model.update, model.parameters, batch_size=16)
@@ -54,7 +54,7 @@ def test_too_few_samples():
         assert len(model.batches) == 1
 
 
-def test_publications():
+def test_learner_publishes_at_the_start_and_every_n_updates():
     with network.full_pair(cache_size=8) as (server, client):
         model = Model()
         worker = LearnerWorker(
@@ -70,7 +70,7 @@ def test_publications():
             client.sub_bytes(PARAMETERS, timeout=0.05)
 
 
-def test_topic():
+def test_learner_publishes_on_the_given_topic():
     with network.pair() as (server, client):
         LearnerWorker(server, Model().update, lambda: b"mine", topic="other")
         assert client.sub_bytes("other", timeout=network.SLACK, last=True) == b"mine"
@@ -89,6 +89,6 @@ def test_exception_of_update_reaches_the_caller_of_step():
 
 
 @pytest.mark.parametrize("name", ["batch_size", "publish_every"])
-def test_numbers_below_one(name):
+def test_batch_size_and_publish_every_below_one_are_refused(name):
     with network.made() as server, pytest.raises(ValueError, match=name):
         LearnerWorker(server, Model().update, Model().parameters, **{name: 0})

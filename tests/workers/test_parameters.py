@@ -23,7 +23,7 @@ NAMED = st.dictionaries(st.text(), ARRAYS, max_size=4)
 
 
 @given(NAMED)
-def test_round_trip(arrays):
+def test_packed_arrays_unpack_unchanged(arrays):
     back = unpack_arrays(pack_arrays(arrays))
     assert list(back) == list(arrays)
     for name, array in arrays.items():
@@ -32,7 +32,7 @@ def test_round_trip(arrays):
 
 
 @pytest.mark.parametrize("name", ["", "file", "allow_pickle", "a/b", "a.npy", "nul\0", "gewicht ß"])
-def test_any_name(name):
+def test_arrays_of_any_name_unpack_unchanged(name):
     back = unpack_arrays(pack_arrays({name: np.arange(3)}))
     np.testing.assert_array_equal(back[name], np.arange(3))
 
@@ -46,7 +46,7 @@ def test_columns_and_pieces_of_arrays():
 
 
 @given(NAMED, st.data())
-def test_cut_short(arrays, data):
+def test_truncated_bytes_are_a_value_error(arrays, data):
     packed = pack_arrays(arrays)
     cut = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises(ValueError):  # noqa: PT011

@@ -10,7 +10,7 @@ from cogrs.workers import STEP_INFO, step_info, trial_number
 
 
 @given(st.text(), st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1), st.booleans())
-def test_step_info(trial, actor, tick, terminated):
+def test_step_info_has_trial_actor_tick_and_terminated(trial, actor, tick, terminated):
     info = step_info(trial, actor, tick, terminated=terminated)
     assert (info.dtype, info.shape) == (STEP_INFO, ())
     assert info.item() == (trial_number(trial), actor, tick, terminated)

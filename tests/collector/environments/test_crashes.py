@@ -313,7 +313,7 @@ os.write(1, b"parent goes on\\n")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("processes", [0, 1])
-def test_fork_leaves_the_parent_s_games_alone(processes: int) -> None:
+def test_fork_does_not_disturb_the_games_of_the_parent(processes: int) -> None:
     script = PROGRAM.replace("WHICH", "Counting").replace("PROCESSES", str(processes)) + FORK
     with program(script) as process:
         out, _ = process.communicate(timeout=60)
@@ -337,7 +337,7 @@ def test_policies_out_of_range_are_named() -> None:
             cogrs.GCWrapper(cogrs.GameContext("cartpole"), co, {"actor": actor(1)})
 
 
-def test_close_that_fails_is_logged_and_ends_nothing_else(
+def test_failing_close_is_logged_and_other_games_close(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     closed: list[int] = []

@@ -51,7 +51,7 @@ def test_four_games_with_small_and_large_batches_run_on(processes: int) -> None:
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_cartpole_is_gymnasium_s_own(processes: int) -> None:
+def test_cartpole_equals_cartpole_of_gymnasium(processes: int) -> None:
     """Every history is what the environment itself does when it is given the same actions."""
     histories: dict[int, list[tuple[int, Any, float, int]]] = {game: [] for game in range(5)}
     keys = {**dict.fromkeys(("id", "seq", "s", "last_r"), ""), "_batchsize": 5}

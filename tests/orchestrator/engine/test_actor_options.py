@@ -247,7 +247,7 @@ def test_silent_client_is_not_kept_by_its_default_action() -> None:
     assert "not heard from within 30 s" in str(client.reader.error)
 
 
-def test_client_that_owes_nothing_is_not_hurried_by_a_slow_environment() -> None:
+def test_client_without_a_pending_action_does_not_time_out_during_a_slow_step() -> None:
     options = {"c0": ActorOptions(default_action=b"d", response_timeout=2.0)}
     world = World(agents=0, clients=1, actor_options=options)
     client = world.client()

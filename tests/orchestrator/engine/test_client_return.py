@@ -228,7 +228,7 @@ def test_silent_client_that_stays_away_ends_the_trial() -> None:
     assert "not heard from within 30 s" in world.trial.end_reason
 
 
-def test_client_that_owes_nothing_may_be_silent() -> None:
+def test_client_without_a_pending_action_may_be_silent() -> None:
     world, client = running_client(agents=1)
     client.act()
     world.orchestrator.heartbeat(world.trial.id, "c0")

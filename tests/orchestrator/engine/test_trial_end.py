@@ -88,7 +88,7 @@ def test_bad_last_observations_are_left_out(how: str, caplog: Any) -> None:
     assert world.trial.state is State.ENDED
 
 
-def test_terminate_asks_the_environment_at_once_when_nothing_is_unanswered() -> None:
+def test_terminate_asks_the_environment_at_once_without_pending_actions() -> None:
     world = World(agents=2).run()
     world.act(a1=b"mine")
     world.orchestrator.terminate(world.trial.id)
@@ -179,7 +179,7 @@ def test_max_steps_limits_the_requests_to_the_environment(steps: int) -> None:
     assert f"max_steps: {steps}" in world.trial.end_reason
 
 
-def test_stalled_environment_is_given_up_after_a_while() -> None:
+def test_stalled_environment_is_abandoned_after_end_timeout() -> None:
     world = World(settings=Settings(end_timeout=60)).run()
     world.orchestrator.send(world.trial.id, "a0", rewards=[reward("a0", 4)])
     world.orchestrator.terminate(world.trial.id)
@@ -195,7 +195,7 @@ def test_stalled_environment_is_given_up_after_a_while() -> None:
     assert len(world.agent().of("end")) == 1
 
 
-def test_environment_that_never_answers_actions_is_given_up_too() -> None:
+def test_environment_without_replies_to_actions_is_abandoned() -> None:
     world = World().run()
     world.act()
     world.orchestrator.terminate(world.trial.id)
@@ -221,7 +221,7 @@ def test_agents_have_final_timeout_to_take_the_final_data(caplog: Any) -> None:
 
 
 @pytest.mark.parametrize("phase", ["actors", "environment", "ending"])
-def test_environment_that_is_lost_is_asked_nothing_more(phase: str) -> None:
+def test_lost_environment_gets_no_further_request(phase: str) -> None:
     world = World().run()
     if phase == "environment":
         world.act()

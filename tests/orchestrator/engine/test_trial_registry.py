@@ -73,7 +73,7 @@ def _may(old: State, new: State) -> bool:
     return True
 
 
-def test_watcher_is_told_present_states_and_then_changes() -> None:
+def test_watcher_gets_present_states_and_then_changes() -> None:
     world = World()
     first = world.trial.id
     watcher = world.orchestrator.watch(Reader(), ())
@@ -121,7 +121,7 @@ def test_new_watcher_gets_all_trials_beyond_its_backlog() -> None:
     assert told(watcher) == [(trial, State.PENDING) for trial in trials]
 
 
-def test_watchers_are_told_when_the_orchestrator_stops() -> None:
+def test_watchers_get_an_error_when_the_orchestrator_stops() -> None:
     world = World(start=False)
     reader = Reader()
     world.orchestrator.watch(reader, ())

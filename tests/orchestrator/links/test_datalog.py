@@ -93,7 +93,7 @@ async def test_log_that_takes_all_samples_gets_all(caplog: pytest.LogCaptureFixt
     "bound", [{"log_backlog": 3}, {"log_backlog_bytes": 3 * (SAMPLE.ByteSize() + 10)}]
 )
 @on_loop
-async def test_log_that_takes_nothing_is_stopped_at_its_bound(
+async def test_log_that_reads_no_sample_is_stopped_at_its_bound(
     bound: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(Log(0, "hang"), **bound)
@@ -131,7 +131,7 @@ async def test_log_that_ends_early_is_logged_once(
 
 
 @on_loop
-async def test_log_that_does_not_take_the_rest_is_given_up(
+async def test_log_that_does_not_read_the_rest_is_abandoned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(Log(1, "hang"))

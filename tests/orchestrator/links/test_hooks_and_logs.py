@@ -159,7 +159,7 @@ async def test_log_that_fails_does_not_disturb_trials(
 
 
 @on_loop
-async def test_slow_log_is_given_up_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_slow_log_is_abandoned_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     settings = Settings(log_backlog=2, call_timeout=0.2)
     async with Net(agents=1, log=True, settings=settings) as net:
 

@@ -73,7 +73,7 @@ def test_config_file_is_read(tmp_path: Path) -> None:
         {"datalog": {"url": "log:9000"}},
     ],
 )
-def test_config_of_none_is_empty(content: Any) -> None:
+def test_config_without_content_is_empty(content: Any) -> None:
     assert read_config(content) == Config()
 
 

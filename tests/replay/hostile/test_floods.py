@@ -101,7 +101,7 @@ def subscriptions(kind: str) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["without a meaning", "of ours", "no subscriptions"])
-def test_flood_of_subscriptions(flooded: Any, kind: str) -> None:
+def test_flood_of_subscriptions_takes_bounded_memory(flooded: Any, kind: str) -> None:
     process, where = flooded
     before = reset_peak(process)
     with zmtp.peer(where["pub"], "SUB") as connection:
@@ -151,7 +151,9 @@ ENDS = [
 
 @pytest.mark.parametrize(("name", "kind"), ENDS)
 @pytest.mark.parametrize("size", [0, 100_000])
-def test_message_without_end(flooded: Any, name: str, kind: str, size: int) -> None:
+def test_endless_message_takes_bounded_memory(
+    flooded: Any, name: str, kind: str, size: int
+) -> None:
     process, where = flooded
     size = min(size, 200) if name == "pub" else size
     before = reset_peak(process)

@@ -74,7 +74,7 @@ def test_number_of_rows_that_cannot_be_is_refused(rows: int) -> None:
     ["text", None, 1, [1], np.zeros(16, np.uint8)[::2], np.zeros(1, np.int64)],
     ids=lambda frame: type(frame).__name__,
 )
-def test_frame_that_is_no_row_of_bytes_is_refused(frame: Any) -> None:
+def test_frame_other_than_contiguous_bytes_is_refused(frame: Any) -> None:
     _, store = empty(1)
     with pytest.raises((TypeError, BufferError)):
         store.push(1, 1.0, [columns([1])[0], frame])

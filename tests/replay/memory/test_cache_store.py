@@ -227,7 +227,7 @@ def test_fields_that_are_not_carried_have_no_rows() -> None:
 
 
 @pytest.mark.parametrize("case", TWO_PHASE, ids=lambda case: str(case["sum_weights"]))
-def test_shares_of_caches(case: dict[str, Any]) -> None:
+def test_caches_are_drawn_in_proportion_to_their_weight_sums(case: dict[str, Any]) -> None:
     _, store = empty(case["n_caches"], reuse_cache=bool(case["reuse_cache"]), seed=1)
     rows, draws = case["cache_size"], 60_000
     for at, weight_sum in enumerate(case["sum_weights"]):

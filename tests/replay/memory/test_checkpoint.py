@@ -139,7 +139,7 @@ def test_loaded_memory_is_filled_to_the_last_slot(path):
     ],
     ids=lambda state: str(state.dtype),
 )
-def test_dtypes_come_back(path, state):
+def test_checkpoint_restores_every_dtype(path, state):
     made = loaded(memory(s=state), path)
     assert (made.state_buf.dtype, made.state_buf.shape) == (state.dtype, state.shape)
 

@@ -60,7 +60,9 @@ def test_template_gives_its_dtype_and_shape_only(field: str, template: np.ndarra
         (1, np.int64, ()),
     ],
 )
-def test_templates_that_are_no_arrays(template: Any, dtype: type, shape: tuple[int, ...]) -> None:
+def test_templates_of_other_types_are_converted_to_arrays(
+    template: Any, dtype: type, shape: tuple[int, ...]
+) -> None:
     got = memory(s=template).state_buf
     assert (got.dtype, got.shape) == (dtype, shape)
 
@@ -185,7 +187,7 @@ def test_max_step_is_any_number(max_step: int) -> None:
     assert (rem.max_step, rem.num_entry, len(rem)) == (max_step, max_step, max_step)
 
 
-def test_memory_of_no_entries_takes_none() -> None:
+def test_memory_of_zero_entries_refuses_entries() -> None:
     rem = memory(0)
     rem.new_episode()
     with pytest.raises(RuntimeError):
@@ -201,13 +203,13 @@ def test_negative_max_step_is_a_value_error(max_step: int) -> None:
 
 
 @pytest.mark.parametrize("max_step", [1.5, "8", None, True, False])
-def test_max_step_that_is_no_integer_is_a_type_error(max_step: Any) -> None:
+def test_max_step_of_another_type_is_a_type_error(max_step: Any) -> None:
     with pytest.raises(TypeError, match=r"^max_step: expected an integer, got"):
         memory(max_step)
 
 
 @pytest.mark.parametrize("name", ["uuid", "seed"])
-def test_flags_are_no_numbers(name: str) -> None:
+def test_bools_are_refused_as_numbers(name: str) -> None:
     with pytest.raises(TypeError, match=f"^{name}: expected an integer, got bool"):
         ReplayMemory(*build.TEMPLATES.values(), 4, **{name: True})
 

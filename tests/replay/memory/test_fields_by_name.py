@@ -55,7 +55,9 @@ def test_leading_fields_by_position_and_the_others_by_name() -> None:
 
 @pytest.mark.parametrize("call", ["add_entry", "add_entries", "add_episode"])
 @pytest.mark.parametrize(("letter", "name"), NAMES)
-def test_field_by_both_names_or_by_none_is_a_type_error(call: str, letter: str, name: str) -> None:
+def test_field_under_both_or_neither_name_is_a_type_error(
+    call: str, letter: str, name: str
+) -> None:
     rem = memory()
     rem.new_episode()
     step = build.step() if call == "add_entry" else build.steps(2)

@@ -150,7 +150,7 @@ print("goes on", memory.num_episode())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
-def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
+def test_failed_allocation_is_a_memory_error_and_the_memory_keeps_working() -> None:
     done = subprocess.run(
         [sys.executable, "-c", STARVED], capture_output=True, text=True, check=True, timeout=60
     )

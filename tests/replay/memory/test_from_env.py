@@ -157,7 +157,7 @@ def test_single_environment_stored_step_by_step() -> None:
     assert memory.num_sampleable == 20 + LENGTH - 1
 
 
-def test_built_in_games() -> None:
+def test_from_env_takes_built_in_games() -> None:
     envs = VectorEnv("cartpole", num_envs=4)
     memory = ReplayMemory.from_env(envs, 100)
     assert (memory.state_buf.shape, memory.state_buf.dtype) == ((4,), np.float32)

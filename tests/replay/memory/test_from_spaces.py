@@ -189,7 +189,7 @@ def test_many_steps_with_other_parts_are_refused(change: Any, match: str) -> Non
     assert rem.num_episode() == 1
 
 
-def test_parts_of_another_array_are_no_out() -> None:
+def test_out_with_parts_of_another_array_is_refused() -> None:
     rem = filled(NESTED, NESTED)[0]
     out = rem.sample(5)
     copied = {key: np.copy(out.prev.s[key]) for key in ("image",)}
@@ -313,7 +313,7 @@ def test_wrong_setting_is_named_with_the_given_value(
     ids=["text", "sequence", "graph", "str", "None"],
 )
 @pytest.mark.parametrize("which", ["observation_space", "action_space"])
-def test_space_that_is_no_array_is_refused_by_its_part(part: Any, which: str) -> None:
+def test_part_of_a_space_without_arrays_is_refused_by_name(part: Any, which: str) -> None:
     def refused(space: Any, where: str) -> None:
         given = {"observation_space": BOX, "action_space": BOX, which: space}
         with pytest.raises(TypeError, match=r"expected Box, Discrete") as caught:

@@ -22,7 +22,7 @@ def case(request: pytest.FixtureRequest) -> golden.Case:
     return request.param
 
 
-def test_entry_size(case: golden.Case) -> None:
+def test_entry_size_equals_the_recorded_size(case: golden.Case) -> None:
     assert made(case).entry_size == case.about["entry_size"]
 
 
@@ -45,7 +45,7 @@ def test_every_entry_that_can_be_drawn(case: golden.Case) -> None:
         assert memory.num_sampleable == len(expected.row)
 
 
-def test_every_drawn_sample(case: golden.Case) -> None:
+def test_every_drawn_sample_equals_a_recorded_sample(case: golden.Case) -> None:
     memory = made(case)
     for expected in golden.play_counted(case, memory):
         if len(expected.row):
@@ -93,7 +93,7 @@ def check_side(
 
 
 @pytest.mark.parametrize("case", golden.STATS, ids=lambda case: case.name)
-def test_frequencies(case: golden.Case) -> None:
+def test_frequencies_of_draws_equal_recorded_probabilities(case: golden.Case) -> None:
     memory = made(case, seed=1)
     for _ in golden.play(case, memory):
         pass

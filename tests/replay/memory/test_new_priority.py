@@ -142,7 +142,7 @@ def test_late_reward_gives_the_number_again():
     assert weights(rem) == [6, 6, 1, 1, 0]
 
 
-def test_late_reward_leaves_initial_weights_alone_under_returns():
+def test_late_reward_keeps_initial_weights_under_returns():
     rem = memory(64)
     first = add(rem, do_update_weight=False)
     rem.add_reward(first + 2, 5.0)
@@ -353,7 +353,7 @@ def _log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="cogrs.replay")
 
 
-def test_more_than_half_with_weight_zero_is_said_once_with_both_counts(caplog):
+def test_more_than_half_with_weight_zero_is_logged_once_with_both_counts(caplog):
     rem = memory(8000)
     seen(rem, 40)
     silent(rem, 40)

@@ -171,7 +171,7 @@ def test_batch_of_another_call_is_refused() -> None:
         rem.get_batch(4, out=rem.sample(4))
 
 
-def test_nothing_to_draw_leaves_the_arrays() -> None:
+def test_sample_without_drawable_entries_leaves_out_arrays_unchanged() -> None:
     rem = filled()
     batch = rem.get_batch(4)
     before = batch.weight.copy()
@@ -189,7 +189,7 @@ def test_fields_that_are_left_out_have_no_rows() -> None:
         rem.get_batch(4, out=filled().get_batch(4))
 
 
-def test_kinds_of_samples() -> None:
+def test_calls_return_their_types_of_batches() -> None:
     rem = filled()
     assert type(rem.get_batch(2)) is Batch
     assert type(rem.get_batch(2).prev) is Entry

@@ -191,7 +191,7 @@ def step_of(count: int = 2, **changes: Any) -> dict[str, Any]:
     return given | changes
 
 
-def test_truncated_episode_without_a_value_says_truncated_with_zero() -> None:
+def test_truncated_episode_without_a_value_bootstraps_with_zero() -> None:
     rem = memory()
     recorder = rem.recorder(2)
     assert isinstance(recorder, Recorder)
@@ -348,7 +348,7 @@ def test_bad_recorder_is_refused_by_name(
 
 @pytest.mark.parametrize("name", ["do_update_value", "do_update_weight"])
 @pytest.mark.parametrize("flag", ["yes", 2, 1.0, []])
-def test_recorder_with_a_flag_that_is_no_truth_value_is_refused(name: str, flag: Any) -> None:
+def test_recorder_with_a_flag_of_another_type_is_refused(name: str, flag: Any) -> None:
     with pytest.raises(TypeError, match=f"{name}: expected True or False, got"):
         memory().recorder(2, **{name: flag})
 

@@ -144,7 +144,7 @@ def test_bad_initial_weight_is_named_with_its_step_and_stored_entries_stay_drawa
 
 
 @pytest.mark.parametrize("weight", ["1", None, 1j])
-def test_initial_weight_that_is_no_number_is_a_type_error(weight: Any) -> None:
+def test_initial_weight_of_another_type_is_a_type_error(weight: Any) -> None:
     refused(memory(), TypeError, r"\w", init_w=weight)
 
 
@@ -185,7 +185,7 @@ def test_missing_argument_is_a_type_error() -> None:
         rem.add_entry(1, 2, 3)
 
 
-def test_error_text_says_which_argument() -> None:
+def test_error_text_names_the_argument() -> None:
     rem = memory(i=np.zeros(3))
     rem.new_episode()
     with pytest.raises(ValueError, match="info") as caught:

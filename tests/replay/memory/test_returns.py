@@ -321,7 +321,7 @@ def test_multiplier_may_not_carry_a_weight_beyond_float32() -> None:
     assert rem.num_episode() == 0
 
 
-def test_error_alone_beyond_float32_is_no_overflow() -> None:
+def test_error_beyond_float32_with_a_finite_weight_is_accepted() -> None:
     rem = vector_memory(3)
     r, v = np.full((2, 3), 3e38, np.float32), np.full((2, 3), -3e38, np.float32)
     rem.discount_factor = 0.0

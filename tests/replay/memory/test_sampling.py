@@ -38,7 +38,7 @@ def test_weight_zero_beside_huge_and_tiny_weights_is_never_drawn() -> None:
     assert set(np.unique(drawn(rem, 100_000) % 4)) == {3}
 
 
-def test_size_that_is_no_power_of_two_is_drawn_evenly() -> None:
+def test_size_other_than_a_power_of_two_is_drawn_evenly() -> None:
     rem = memory(5, seed=0)
     build.add_uniform(rem, 4)
     counts = np.bincount(drawn(rem, 90_000))
@@ -205,7 +205,9 @@ def test_final_state_is_only_ever_next() -> None:
     ],
     ids=str,
 )
-def test_next_terminated(end: dict[str, Any], terminated: set[int]) -> None:
+def test_next_terminated_is_true_at_terminal_states_only(
+    end: dict[str, Any], terminated: set[int]
+) -> None:
     rem = memory(seed=0)
     build.add_uniform(rem, 4, **end)
     sample = rem.sample(300)
@@ -311,7 +313,7 @@ def test_both_calls_draw_alike() -> None:
 
 @pytest.mark.parametrize("call", ["get_batch", "sample"])
 @pytest.mark.parametrize("state", ["empty", "open", "no episode long enough", "all weights 0"])
-def test_nothing_to_draw_says_why(call: str, state: str) -> None:
+def test_error_without_drawable_entries_names_the_reason(call: str, state: str) -> None:
     rem = memory()
     if state == "open":
         rem.new_episode()

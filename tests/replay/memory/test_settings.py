@@ -24,7 +24,7 @@ from tests.replay.build import memory, vector_memory
         ("cache_flags", [True] * 14),
     ],
 )
-def test_default(name: str, default: Any) -> None:
+def test_settings_start_at_documented_defaults(name: str, default: Any) -> None:
     value = getattr(vector_memory(3), name)
     assert value == default
     assert type(value) is type(default)
@@ -66,7 +66,9 @@ def test_value_set_is_read_back(name: str, value: Any) -> None:
         (np.float32([0.5, 0.25, 0.75]), [0.5, 0.25, 0.75]),
     ],
 )
-def test_numbers_for_dimensions(name: str, given: Any, expected: list[float]) -> None:
+def test_number_or_list_sets_values_per_reward_dimension(
+    name: str, given: Any, expected: list[float]
+) -> None:
     rem = vector_memory(3, **{name: given})
     assert getattr(rem, name) == expected
 
@@ -132,7 +134,7 @@ def test_value_out_of_range_is_refused_by_name(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, "U2", "M8[s]", [("x", "f4")]])
-def test_numbers_of_another_kind_are_type_errors_also_when_there_are_none(dtype: Any) -> None:
+def test_numbers_of_another_type_are_type_errors_also_in_empty_arrays(dtype: Any) -> None:
     with pytest.raises(TypeError, match="discount_factor: expected real numbers"):
         memory().discount_factor = np.zeros(0, dtype)
 
@@ -152,7 +154,7 @@ def test_truth_value_is_refused_where_a_setting_is_a_number(name: str, value: bo
 
 @pytest.mark.parametrize("value", ["1", None, [1, 2], 1.5, True, False, np.bool_(True)])
 @pytest.mark.parametrize("name", ["frame_stack", "multi_step", "cache_size", "max_episode"])
-def test_count_that_is_no_integer_is_a_type_error(name: str, value: Any) -> None:
+def test_count_of_another_type_is_a_type_error(name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=f"^{name}: expected an integer, got"):
         setattr(memory(), name, value)
 
@@ -168,7 +170,7 @@ def test_count_beyond_64_bits_is_refused_without_its_digits(name: str, value: in
 @pytest.mark.parametrize(
     "name", ["priority_exponent", "mix_lambda", "discount_factor", "reward_coeff"]
 )
-def test_setting_that_is_no_number_is_a_type_error(name: str, value: Any) -> None:
+def test_setting_of_another_type_is_a_type_error(name: str, value: Any) -> None:
     with pytest.raises(TypeError):
         setattr(memory(), name, value)
 

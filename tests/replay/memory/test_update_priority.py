@@ -133,7 +133,7 @@ def test_masked_values_are_refused(mask: str) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, np.True_, [False, True], np.array([True])], ids=repr)
-def test_flags_are_no_ids(flag: Any) -> None:
+def test_bools_are_refused_as_ids(flag: Any) -> None:
     rem = memory()
     build.add_uniform(rem, 4)
     before = snapshot(rem)

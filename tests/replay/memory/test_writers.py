@@ -171,7 +171,7 @@ def test_clear_drops_the_episodes_of_writers() -> None:
         writer.add_entry(**step())
 
 
-def test_dropping_the_episode_of_a_cleared_memory_takes_nothing_from_new_ones() -> None:
+def test_dropping_the_episode_of_a_cleared_memory_keeps_new_episodes() -> None:
     rem = memory(4)
     writer = rem.writer()
     writer.new_episode()

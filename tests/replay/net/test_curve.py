@@ -72,7 +72,7 @@ def test_client_in_the_list_is_served() -> None:
         client.write_log("line")
 
 
-def test_keys_from_files(tmp_path: Any) -> None:
+def test_keys_are_read_from_files_and_folders(tmp_path: Any) -> None:
     server_public, server_secret = SERVER.save("server", tmp_path)
     allowed = tmp_path / "allowed"
     public, _ = CLIENT.save("client", allowed)
@@ -314,7 +314,7 @@ def test_empty_allow_list_refuses_all_clients() -> None:
 # -- coming, going and closing --
 
 
-def test_server_that_comes_again_is_found() -> None:
+def test_restarted_server_is_found() -> None:
     first = started(1, **SAFE)
     with connected(first, None, **KEYS) as client:
         assert_served(first, client)

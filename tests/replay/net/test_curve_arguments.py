@@ -58,7 +58,7 @@ def test_client_refuses_arguments(given: Any, error: Any, text: str) -> None:
         network.deaf(**given)
 
 
-def test_libzmq_without_curve(monkeypatch: Any) -> None:
+def test_keys_with_libzmq_without_curve_raise_runtime_error(monkeypatch: Any) -> None:
     monkeypatch.setattr(zmq, "has", lambda name: name != "curve")
     for make in (
         KeyPair.new,

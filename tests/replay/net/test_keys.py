@@ -175,7 +175,7 @@ def test_key_name_must_be_a_file_name(tmp_path, name):
         KeyPair.new().save(name, tmp_path)
 
 
-def test_public_file_is_no_pair(tmp_path):
+def test_public_key_file_is_refused_as_a_key_pair(tmp_path):
     public, _ = KeyPair.new().save("learner", tmp_path)
     with pytest.raises(ValueError, match=r"NAME\.key_secret"):
         KeyPair.load(public)
@@ -202,7 +202,7 @@ def test_file_that_holds_no_pair(tmp_path, text):
     assert "public-key" not in str(caught.value)
 
 
-def test_file_that_is_not_there(tmp_path):
+def test_missing_file_is_named_in_the_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         KeyPair.load(tmp_path / "none.key_secret")
 

@@ -35,7 +35,7 @@ def test_topics_are_matched_exactly() -> None:
                 client.sub_bytes(topic, timeout=0)
 
 
-def test_prefix_of_a_topic_gets_nothing() -> None:
+def test_subscription_to_a_prefix_of_a_topic_gets_no_message() -> None:
     with pair() as (server, client):
         waits = {topic: listening(client, topic) for topic in ("model", "model/12")}
         for topic in waits:
@@ -121,7 +121,7 @@ def test_message_of_a_wrong_type_is_refused(bad: Any) -> None:
 
 
 @pytest.mark.parametrize(("timeout", "error"), [(-1, ValueError), ("1", TypeError)])
-def test_timeout_that_is_none(timeout: Any, error: type[Exception]) -> None:
+def test_invalid_timeout_is_refused_by_name(timeout: Any, error: type[Exception]) -> None:
     with pair() as (server, client):
         with pytest.raises(error, match="timeout"):
             client.sub_bytes("t", timeout=timeout)
@@ -130,7 +130,7 @@ def test_timeout_that_is_none(timeout: Any, error: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize(("count", "error"), [("2", TypeError), (1.5, TypeError), (-1, ValueError)])
-def test_count_that_is_none(count: Any, error: type[Exception]) -> None:
+def test_invalid_count_is_refused_by_name(count: Any, error: type[Exception]) -> None:
     with made() as server, pytest.raises(error, match="count"):
         server.wait_subscribers("t", count, timeout=0)
 
@@ -416,7 +416,7 @@ def test_newest_wins_when_the_connection_is_too_slow() -> None:
 # -- a server that comes again --
 
 
-def test_subscriber_finds_a_server_that_comes_again() -> None:
+def test_subscriber_finds_a_restarted_server() -> None:
     with pair() as (server, client):
         server.pub_bytes("t", "before")
         assert client.sub_bytes("t", last=True, timeout=SLACK) == b"before"
@@ -430,7 +430,7 @@ def test_subscriber_finds_a_server_that_comes_again() -> None:
             assert client.num_dropped("t") == 0
 
 
-def test_last_message_of_a_server_that_comes_again_is_given_too() -> None:
+def test_last_message_of_a_restarted_server_is_received() -> None:
     with pair() as (server, client):
         server.pub_bytes("t", "before")
         assert client.sub_bytes("t", last=True, timeout=SLACK) == b"before"

@@ -62,7 +62,7 @@ def test_newest_caches_are_kept(n_caches: int) -> None:
             server.get_batch(1)
 
 
-def test_refused_batch_takes_nothing() -> None:
+def test_refused_batch_takes_no_sample() -> None:
     with full_pair(2, cache_size=4) as (server, client):
         client.push_cache()
         arrived(server, 1)
@@ -75,7 +75,7 @@ def test_refused_batch_takes_nothing() -> None:
         assert len(server.get_batch(8).weight) == 8
 
 
-def test_caches_are_reused_when_the_server_says_so() -> None:
+def test_caches_are_reused_if_the_server_sets_reuse_cache() -> None:
     with full_pair(1, cache_size=3, reuse_cache=True) as (server, client):
         client.push_cache()
         infos = server.get_batch(9, wait=SLACK).prev.i.tolist()

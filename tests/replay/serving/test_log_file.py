@@ -115,7 +115,7 @@ def test_modes_write_append_or_create(tmp_path: Path) -> None:
         assert messages(path)[-1] == mode
 
 
-def test_file_that_is_there_is_not_created(tmp_path: Path) -> None:
+def test_existing_file_is_not_created(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("mine\n")
     with started() as server, pytest.raises(FileExistsError):
         server.set_logfile(tmp_path / "log", "x")

@@ -26,7 +26,7 @@ def put_together(stats: ServerStats) -> Tally:
     return Tally(*(sum(column) for column in zip(*rows, strict=True)))
 
 
-def test_server_that_has_heard_nothing_has_zeros() -> None:
+def test_stats_of_a_new_server_are_zeros() -> None:
     with made(3) as server:
         stats = server.stats()
     assert (stats.caches, stats.n_caches, stats.samples_unused) == (0, 3, 0)
@@ -283,7 +283,7 @@ with ReplayMemoryClient(*endpoints, int(uuid), max_step=64) as client:
 """
 
 
-def test_clients_in_separate_processes_are_told_apart() -> None:
+def test_stats_distinguish_clients_of_separate_processes() -> None:
     with network.started(4, cache_size=8) as server:
         processes = [
             network.launch(CLIENT, *network.endpoints(server), str(uuid)) for uuid in (1, 2)

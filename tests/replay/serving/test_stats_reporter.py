@@ -44,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def test_line_tells_rates_between_two_moments() -> None:
+def test_line_has_rates_between_two_moments() -> None:
     before = figures(
         10.0,
         received=Tally(100, 1_000, 5_000_000),
@@ -97,7 +97,9 @@ def test_stats_are_not_taken_while_the_logger_is_off(
     assert "in 10.0 s" in record.getMessage()
 
 
-def test_none_is_off(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_reporter_without_an_interval_logs_nothing(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, NAME)
     each = StatsReporter(None)
     for _ in range(50):
@@ -135,7 +137,7 @@ def test_period_that_no_float_holds(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", True, [1], np.array([1.0, 2.0])], ids=repr)
-def test_period_that_is_no_number(value: Any) -> None:
+def test_log_seconds_of_another_type_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match=r"^log_seconds: expected seconds > 0 or None"):
         made(log_seconds=value)
 

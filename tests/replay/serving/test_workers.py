@@ -123,7 +123,7 @@ def test_worker_in_mode_conn_refuses_a_wildcard_endpoint(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["rep", "pull"])
 @pytest.mark.parametrize("bad", ["front_ep", "back_ep"])
-def test_proxy_names_the_endpoint_that_is_none(kind: str, bad: str) -> None:
+def test_proxy_names_an_invalid_endpoint(kind: str, bad: str) -> None:
     given = {"front_ep": LOOPBACK, "back_ep": LOOPBACK} | {bad: "nowhere"}
     with made() as server, pytest.raises(ValueError, match=f"^{bad}: expected"):
         getattr(server, f"{kind}_proxy_main")(**given)
