@@ -19,7 +19,7 @@ def findings():
 def test_report_where_nothing_is_wrong_returns_0(findings, capsys):
     assert report(iter(findings)) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "nothing is wrong"
+    assert lines[-1] == "no problem was found"
     assert all(line.startswith(("ok ", "note ", "  ")) for line in lines[:-1])
 
 

@@ -154,7 +154,7 @@ def test_fields_of_float32_name_the_dtype_that_came(field: str) -> None:
     ],
 )
 def test_text_that_is_not_a_dtype_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="state: expected one that NumPy knows, got"):
+    with pytest.raises(ValueError, match="state: expected a dtype that NumPy knows, got"):
         dtype_of(text, "state")
 
 
@@ -217,7 +217,7 @@ def test_memory_is_refused_by_name_where_ml_dtypes_is_missing(shape: str, tmp_pa
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     memory, array = done.stdout.splitlines()
-    assert memory.startswith("state: expected a dtype that is known here, got ")
+    assert memory.startswith("state: expected a known dtype, got ")
     assert "bfloat16" in memory
     assert memory.endswith("of ml_dtypes, which is not installed: pip install ml_dtypes")
     assert array.endswith("of ml_dtypes, which is not installed: pip install ml_dtypes")

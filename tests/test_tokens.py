@@ -63,17 +63,17 @@ def test_secret_file_that_others_can_read_is_warned_of(
 ) -> None:
     path = write(tmp_path / "tokens", TOKEN, mode)
     read_tokens("--tokens", path)
-    assert f"{path} can be read by others than its owner: chmod 600" in caplog.text
+    assert f"{path} can be read by users other than its owner: chmod 600" in caplog.text
     caplog.clear()
     read_tokens_by_target("--link-tokens", write(tmp_path / "links", f"host {TOKEN}", mode))
-    assert "links can be read by others" in caplog.text
+    assert "links can be read by users other than its owner" in caplog.text
     caplog.clear()
     pair = Authority(tmp_path).pair()
     ServerTls(**pair).credentials()
     assert caplog.text == ""
     pair["key"].chmod(mode)
     ServerTls(**pair).credentials()
-    assert f"{pair['key']} can be read by others than its owner: chmod 600" in caplog.text
+    assert f"{pair['key']} can be read by users other than its owner: chmod 600" in caplog.text
     assert TOKEN not in caplog.text
 
 

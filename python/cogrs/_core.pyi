@@ -238,10 +238,10 @@ class ReplayMemory(ReplayWriter):
 
     An entry is (s, a, r, p, v, q, i): state, action, reward, prob of the action, value, qvest (the
     multi-step return, computed when the episode is closed) and info. The seven templates fix dtype
-    and shape of each; only those are taken from them.
+    and shape of each; their values are not used.
 
     Any thread may call any method. The memory is its own first writer: `new_episode`, `add_entry`,
-    ... fill an episode of its own; `writer()` creates others, to be filled side by side.
+    ... fill an episode of its own; `writer()` creates others, to be filled at the same time.
 
     Returns and priorities (T entries, each reward dimension d on its own; gamma is
     `discount_factor`, lambda `mix_lambda`, b the bootstrap value or 0)::
@@ -427,7 +427,7 @@ class ReplayMemory(ReplayWriter):
         """Entries held now, those of open episodes included."""
     @property
     def total_episodes(self) -> int:
-        """Episodes ever closed, evicted since or not."""
+        """Episodes ever closed, evicted ones included."""
     @property
     def total_steps(self) -> int:
         """Entries of the episodes ever closed, final states left out: the steps taken."""
@@ -462,7 +462,7 @@ class ReplayMemory(ReplayWriter):
         """States stacked in a sample, >= 1. Default 1.
 
         The first frame_stack - 1 entries of an episode are not drawn, unless `frame_padding` is
-        set. Entries that a change of it leaves without a stack are drawn again when it is lowered.
+        set. Entries that lose their stack when it is raised are drawn again when it is lowered.
         """
     @frame_stack.setter
     def frame_stack(self, value: int) -> None: ...
@@ -472,8 +472,8 @@ class ReplayMemory(ReplayWriter):
 
         n steps end with the episode: where a `final_state` was stored, every action is drawn, and
         the `next` of the last n is that state. Without one the last n actions have no `next` and
-        are not drawn. Entries that a change of it leaves without a `next` are drawn again when it
-        is lowered. `prev.r` is the reward of prev's own step; `sample(nstep_return=True)` sums.
+        are not drawn. Entries that lose their `next` when it is raised are drawn again when it is
+        lowered. `prev.r` is the reward of prev's own step; `sample(nstep_return=True)` sums.
         """
     @multi_step.setter
     def multi_step(self, value: int) -> None: ...
@@ -508,7 +508,7 @@ class ReplayMemory(ReplayWriter):
     def reward_coeff(self) -> list[float]:
         """Coefficient of each reward dimension in the priority. Default all 1.
 
-        Set as `discount_factor` is.
+        Set it like `discount_factor`.
         """
     @reward_coeff.setter
     def reward_coeff(self, value: float | Sequence[float] | npt.NDArray[Any]) -> None: ...
@@ -537,7 +537,7 @@ class ReplayMemory(ReplayWriter):
         priority_exponent`. "max": `init_w * multiplier` times the largest weight that the memory
         ever gave, each as a multiple of its entry's `init_w * multiplier`, and 1 at first (Schaul
         et al. 2016, algorithm 1); so that every new entry is drawn soon. A number >= 0: `init_w *
-        multiplier` times that. The last two hold with `do_update_weight=False` too.
+        multiplier` times that. "max" and numbers also apply with `do_update_weight=False`.
         """
     @new_priority.setter
     def new_priority(self, value: Literal["returns", "max"] | float) -> None: ...
@@ -601,8 +601,8 @@ class ReplayMemory(ReplayWriter):
 
         weight = `init_w * multiplier * (priority + priority_epsilon) ** priority_exponent`, or the
         priority itself if `absolute`. Entries outside the borders of their episode are not drawn
-        before those move; entries whose `init_w * multiplier` is 0 keep weight 0. Ids of dropped
-        entries are ignored. If an id is given several times, its last priority counts.
+        until settings move the borders; entries whose `init_w * multiplier` is 0 keep weight 0. Ids
+        of dropped entries are ignored. If an id is given several times, its last priority counts.
 
         Args:
             id: One id or many.
@@ -611,7 +611,7 @@ class ReplayMemory(ReplayWriter):
             absolute: Whether the priority is the weight.
 
         Returns:
-            How many of the ids are of dropped entries.
+            Number of the ids whose entries were dropped.
 
         Raises:
             ValueError: Lengths differ, a priority is negative or not finite, or a weight would not
@@ -659,7 +659,7 @@ class ReplayMemory(ReplayWriter):
             RuntimeError: Nothing can be drawn; the text says why.
             ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
                 written to, is not C-contiguous or shares memory with another.
-            TypeError: `out` does not have the structure of what this call returns.
+            TypeError: `out` does not have the structure of a batch of this call.
         """
     @overload
     def sample(
@@ -690,11 +690,11 @@ class ReplayMemory(ReplayWriter):
             final state of an episode that terminated. With `nstep_return=True` there follow
             nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
             these are the sum over k < n of discount_factor ** k * reward[t + k], and
-            discount_factor ** n, or 0 where the episode terminated within them; by the
-            discount_factor in force. `nstep_return + nstep_discount * V(next)` is the n-step target
-            of every row (Sutton and Barto, section 7.1). With `beta`, importance_weight comes last:
-            float32 (B,), (num_sampleable * probability) ** -beta, divided as `normalize` says; it
-            is what `importance_weights` returns.
+            discount_factor ** n, or 0 where the episode terminated within them; with the present
+            discount_factor. `nstep_return + nstep_discount * V(next)` is the n-step target of every
+            row (Sutton and Barto, section 7.1). With `beta`, importance_weight comes last: float32
+            (B,), (num_sampleable * probability) ** -beta, divided as `normalize` says; it is what
+            `importance_weights` returns.
 
         Raises:
             ValueError: `beta` is negative or not finite, or `normalize` is not one of these.
@@ -740,7 +740,7 @@ class ReplayMemory(ReplayWriter):
             IndexError: No such closed episode.
         """
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
-        """Write closed episodes, settings and the state of the draws to a file.
+        """Write closed episodes, settings and the state of the random generator to a file.
 
         Entries are streamed, and the file is replaced only when it is complete. Open episodes are
         left out.
@@ -753,7 +753,7 @@ class ReplayMemory(ReplayWriter):
     def load(
         path: str | bytes | os.PathLike[str], *, allow_overcommit: bool = False
     ) -> ReplayMemory:
-        """Create a memory from a file that `save` wrote, and continue where that one was.
+        """Create a memory from a file that `save` wrote, and continue where the saved one was.
 
         Files of cogrs 0.1.0 are read too. Ids and uuid are those of the saved memory. The sequence
         of draws continues too, unless the ring had wrapped around or several writers had been used:

@@ -49,7 +49,7 @@ class Access:
         if limited:
             text = "is for controllers: expected one of tokens, got one of client_tokens"
             return grpc.StatusCode.PERMISSION_DENIED, f"authorization: {method!r} {text}"
-        text = "metadata: expected 'authorization: Bearer TOKEN' with a token that is known here"
+        text = "metadata: expected 'authorization: Bearer TOKEN' with a token of this server"
         return grpc.StatusCode.UNAUTHENTICATED, text
 
     def interceptors(self) -> list[grpc.aio.ServerInterceptor]:

@@ -268,5 +268,5 @@ def report(findings: Iterator[Finding]) -> int:
         if finding.hint:
             print(f"{'':8}-> {finding.hint}")
         sys.stdout.flush()
-    print("nothing is wrong" if not wrong else f"wrong: {wrong}; see the lines with an arrow")
+    print("no problem was found" if not wrong else f"wrong: {wrong}; see the lines with an arrow")
     return int(wrong > 0)

@@ -139,13 +139,15 @@ def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
         if error.name != "ml_dtypes":
             raise
         got = f"{text} of ml_dtypes, which is not installed: pip install ml_dtypes"
-        raise ValueError(f"{name}: expected a dtype that is known here, got {got}") from error
+        raise ValueError(f"{name}: expected a known dtype, got {got}") from error
     except (
         # Python's parser and NumPy raise these for other texts.
         *(AttributeError, IndexError, KeyError, MemoryError, OverflowError, RecursionError),
         *(SyntaxError, TypeError, ValueError),
     ) as error:
-        raise ValueError(f"{name}: expected one that NumPy knows, got {text[:_SHOWN]}") from error
+        raise ValueError(
+            f"{name}: expected a dtype that NumPy knows, got {text[:_SHOWN]}"
+        ) from error
     return dtype
 
 
@@ -153,7 +155,7 @@ def _scalar(dtype: np.dtype[Any], name: str) -> str:
     if dtype.isbuiltin != 2:
         return dtype.str
     if dtype.type.__module__.partition(".")[0] != "ml_dtypes" or dtype.name not in EXTENDED:
-        known = "NumPy's, or one of ml_dtypes' that JAX can hold"
+        known = "NumPy, or one of ml_dtypes that JAX can hold"
         raise TypeError(f"{name}: expected a dtype of {known}, got {dtype}")
     if not dtype.isnative:
         raise TypeError(f"{name}: expected {dtype} in native byte order, got {dtype.str}")

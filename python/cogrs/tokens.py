@@ -17,9 +17,7 @@ from cogrs.validation import check_kind, check_text
 _HERE = Path()
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-_EXPECTED = (
-    f"at least {SHORTEST_TOKEN} characters of A-Z a-z 0-9 -._~+/, at most {LONGEST_TOKEN} of them"
-)
+_EXPECTED = f"{SHORTEST_TOKEN} to {LONGEST_TOKEN} characters of A-Z a-z 0-9 -._~+/"
 
 
 def bearer(token: str) -> tuple[str, str]:

@@ -169,7 +169,7 @@ def _share(name: str, array: npt.NDArray[Any]) -> Any:
 def _share_in_place(name: str, array: npt.NDArray[Any]) -> Any:
     if not _can_share(array):
         expected = "an aligned field, as in a dtype that was created with align=True"
-        raise TypeError(f"{name}: expected {expected}, got one elsewhere in a packed record")
+        raise TypeError(f"{name}: expected {expected}, got an unaligned one in a packed record")
     return _share(name, array)
 
 

@@ -140,7 +140,7 @@ def test_fields_by_names_are_the_flags(tmp_path: Path) -> None:
             "n_caches = 1"
             + TEMPLATES
             + "[settings]\ncache_flags = [1]\nfields = { prev = 's', next = 's' }",
-            "settings.fields: expected nothing beside cache_flags",
+            "settings.fields: expected only one of fields and cache_flags",
         ),
         ("n_caches = 1\nrep_endpoint = 'x'" + TEMPLATES, "rep_endpoint: expected"),
         ("n_caches = 1\npub_endpoint = 3" + TEMPLATES, "pub_endpoint: expected"),

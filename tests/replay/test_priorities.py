@@ -254,8 +254,8 @@ def test_ids_of_64_bits_may_be_python_integers() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (([1], [1, 2], [1.0]), ValueError, "expected one of each for a row"),
-        (([1], [1], [1.0, 2.0]), ValueError, "expected one of each for a row"),
+        (([1], [1, 2], [1.0]), ValueError, "expected one of each per row"),
+        (([1], [1], [1.0, 2.0]), ValueError, "expected one of each per row"),
         (([-1], [1], [1.0]), ValueError, r"id: expected integers in \[0"),
         (([1], [2**32], [1.0]), ValueError, r"sender: expected integers in \[0, 4294967295\]"),
         (([1], [1], [-1.0]), ValueError, "priority: expected finite numbers >= 0"),

@@ -90,7 +90,7 @@ async def test_calls_before_the_start_and_after_the_end_are_not_found() -> None:
                 net.environment.OnMessage(environment.EnvMessageRequest(), metadata=TRIAL),
                 net.environment.OnAction(metadata=TRIAL).read(),
             ):
-                text = "trial t: environment is not here"
+                text = "trial t: environment is not served here"
                 assert await refused(call) == (grpc.StatusCode.NOT_FOUND, text)
             for call in (
                 net.agent.OnReward(agent.AgentRewardRequest(), metadata=ACTOR),
@@ -98,7 +98,7 @@ async def test_calls_before_the_start_and_after_the_end_are_not_found() -> None:
                 net.agent.OnObservation(metadata=ACTOR).read(),
                 net.agent.OnEnd(agent.AgentEndRequest(), metadata=ACTOR),
             ):
-                text = "trial t: actor 'a0' is not here"
+                text = "trial t: actor 'a0' is not served here"
                 assert await refused(call) == (grpc.StatusCode.NOT_FOUND, text)
 
         await all_refused()
@@ -122,9 +122,9 @@ async def test_second_start_of_a_component_is_refused() -> None:
         await net.start()
         call = net.environment.OnStart(environment.EnvStartRequest(), metadata=TRIAL)
         exists = grpc.StatusCode.ALREADY_EXISTS
-        assert await refused(call) == (exists, "trial t: environment is here already")
+        assert await refused(call) == (exists, "trial t: environment is already served here")
         call = net.agent.OnStart(agent.AgentStartRequest(), metadata=ACTOR)
-        assert await refused(call) == (exists, "trial t: actor 'a0' is here already")
+        assert await refused(call) == (exists, "trial t: actor 'a0' is already served here")
         stream = net.environment.OnAction(metadata=TRIAL)
         await stream.write(ACT)
         await stream.read()

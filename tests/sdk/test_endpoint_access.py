@@ -46,7 +46,7 @@ async def test_remote_endpoint_without_tls_and_tokens_is_refused(
     ("arguments", "error", "words"),
     [
         ({"tokens": TOKEN}, TypeError, "tokens: expected a sequence of strings, got one string"),
-        ({"tokens": ["short"]}, ValueError, r"tokens\[0\]: expected at least 16"),
+        ({"tokens": ["short"]}, ValueError, r"tokens\[0\]: expected 16 to 4096 characters"),
         ({"insecure": "yes"}, TypeError, "insecure: expected True or False"),
         ({"tls": "cert.pem"}, TypeError, "tls: expected a ServerTls or None"),
         ({"host": 3}, TypeError, "host: expected a string"),

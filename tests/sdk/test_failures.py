@@ -23,7 +23,7 @@ class Panic(BaseException):
 
 
 BEYOND = [SystemExit, asyncio.CancelledError, Panic, StopIteration, StopAsyncIteration]
-"""Exceptions that a loop, a task or a future takes for something else than a failure."""
+"""Exceptions that a loop, a task or a future takes for something other than a failure."""
 
 
 def failing(
@@ -169,8 +169,8 @@ UPDATE = sdk.Update({"a0": [1]})
     [
         ("start", None, "TypeError: expected an Update to be returned, got NoneType"),
         ("step", [1], "TypeError: expected an Update to be returned, got list"),
-        ("step", sdk.Update({"b": [1]}), "observations: expected those of a0; got b"),
-        ("step", sdk.Update({}), "observations: expected those of a0; got an empty mapping"),
+        ("step", sdk.Update({"b": [1]}), "observations: expected one for each of a0; got b"),
+        ("step", sdk.Update({}), "observations: expected one for each of a0; got an empty mapping"),
         ("step", sdk.Update("text"), "observation of 'a0': expected numbers or booleans, got str"),
         ("start", sdk.Update([1], {"a0": 1.0}), "expected observations and nothing else"),
         ("start", sdk.Update([1], final=True), "expected observations and nothing else"),

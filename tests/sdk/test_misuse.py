@@ -219,7 +219,7 @@ async def test_session_is_refused_in_another_loop() -> None:
 @on_loop
 async def test_invalid_states_are_refused(states: Any, error: type[Exception]) -> None:
     async with sdk.TrialController("127.0.0.1:1") as controller:
-        with pytest.raises(error, match="states: expected several TrialState, got"):
+        with pytest.raises(error, match="states: expected an iterable of TrialState, got"):
             await anext(controller.watch_trials(states))
 
 

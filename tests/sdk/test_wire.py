@@ -70,7 +70,7 @@ def test_messages_have_one_receiver_each() -> None:
         ([Reward("a", 1.0, tick=1.5)], TypeError, "'a': tick: expected an integer"),
         ({5: 1.0}, TypeError, "receiver: expected a string, got int"),
         ([1.0], TypeError, "rewards: expected Reward, got float"),
-        (Reward("a", 1.0), TypeError, "rewards: expected several Reward, got Reward"),
+        (Reward("a", 1.0), TypeError, "rewards: expected an iterable of Reward, got Reward"),
         ([Reward("a", 1.0, user_data=5)], TypeError, "expected a protobuf message, got int"),
     ],
 )
@@ -83,7 +83,7 @@ def test_wrong_reward_is_refused(given: Any, error: type[Exception], text: str) 
     ("given", "text"),
     [
         ([5], "messages: expected Message, got int"),
-        (5, "messages: expected several Message, got int"),
+        (5, "messages: expected an iterable of Message, got int"),
         ([Message("a", 5)], "expected a protobuf message, got int"),
         ([Message("a", TrialActor(), None)], "'a': tick: expected an integer"),
     ],

@@ -111,7 +111,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Take the options; ValueError if others were given before."""
         check_kind("co", co, ContextOptions, "ContextOptions")
         if self.co is not None and self.co != co:
-            raise ValueError("co: this game context was made with other ContextOptions")
+            raise ValueError("co: expected the ContextOptions of the game context, got others")
         self.co = co
 
     @contextmanager
@@ -167,7 +167,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
 
     def _describe(self, collectors: Collectors) -> None:
         if self._core is not None:
-            raise RuntimeError("collectors are added before the batches are made")
+            raise RuntimeError("collectors must be added before the batches are made")
         self._collectors = collectors
 
     def make_batches(self) -> None:
@@ -213,11 +213,11 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Wait for a batch, and step games meanwhile.
 
         Args:
-            timeout_usec: Microseconds to wait at most; 0 is without a limit.
+            timeout_usec: Microseconds to wait at most; 0 means no limit.
 
         Returns:
-            The batch's infos; `Steps` gives the batch back, and when the infos go away before that
-            it is delivered again. gid is -1 when the time is over.
+            The batch's infos; `Steps` gives the batch back. If the infos are deleted before that,
+            the batch is delivered again. gid is -1 after the timeout.
 
         Raises:
             RuntimeError: The games are not started, or stopped.
@@ -344,8 +344,8 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     def Stop(self) -> None:  # noqa: N802
         """End everything: waiting threads get an error, all threads are joined.
 
-        It may be called from any thread, from a callback, and again. Arrays stay valid. In a forked
-        child it does nothing.
+        It may be called from any thread, from a callback, and more than once. Arrays stay valid. In
+        a forked child it does nothing.
         """
         self._stopped = True
         if self._core is not None:

@@ -154,7 +154,7 @@ def _pair(name: str, pair: Any) -> Description:
         if not isinstance(key, str):
             raise TypeError(f"{name!r}: expected text as keys, got {shown(key)}")
     if "_batchsize" not in given:
-        where = ", the reply alone has it" if "_batchsize" in (reply or ()) else ""
+        where = "; it is only in the reply" if "_batchsize" in (reply or ()) else ""
         raise ValueError(f"{name!r}: _batchsize is missing in the input{where}")
     return given, reply
 

@@ -22,9 +22,9 @@ class ContextOptions:
     Attributes:
         num_games: Number of games, >= 1.
         T: States of history that a game keeps; raised to the largest `_T` of the descriptions.
-        num_threads: Threads that step games, whose number does not depend on it; 0 is one per
-            core. For games in Python 0 is one; where all games wait for one batch and the first Run
-            has no timeout, the thread that calls Run steps them instead.
+        num_threads: Threads that step games, whatever the number of games; 0 is one per core. For
+            games in Python 0 is one; where all games wait for one batch and the first Run has no
+            timeout, the thread that calls Run steps them instead.
         max_num_threads: Queries that each game may make at once during a move, as a search in
             threads of its own does; for games in Python, see `cogrs.collector.games.gymnasium`.
         num_collectors: Batches of each collector that are filled in turn, at least two; 0 is as
@@ -32,15 +32,16 @@ class ContextOptions:
         wait_per_group: Accepted for compatibility: `RunGroup` works either way.
         verbose_comm: Print a line for each batch that is answered.
         verbose_collector: Print a line for each batch that is delivered.
-        seed: Determines each episode's start, together with the numbers of game and episode alone;
+        seed: Determines, with the numbers of game and episode only, how each episode starts;
             drawn from the system if None.
         deterministic: Rows of a batch with one row per game are sorted by `id`, and batches come in
             the order in which games asked for them, so that a run whose batches are all of that
             size, answered by one thread, can be repeated exactly.
         on_error: Failure policy. "raise": the run fails with the game, and `Run` raises a
             `GameError`. "restart": the game begins a new episode after a rest; listeners get no
-            more of the one that broke. "drop": the game is left out; `Run` raises after the last.
-        max_restarts: Restarts of each game before the run fails nevertheless.
+            more states of the failed episode. "drop": the game is left out; `Run` raises after the
+            last.
+        max_restarts: Restarts of each game before the run fails.
         restart_backoff: Seconds that a game rests before its first restart; doubled for each next
             one, up to a minute.
     """

@@ -129,7 +129,7 @@ class RequestBatcher(NotPicklable):
                 batch_size. The replies are zeros, to be written in place. Both are valid until it
                 returns. When it raises, the batch stays pending, and the next `run` delivers it
                 again.
-            timeout: Seconds to wait at most; None is without a limit.
+            timeout: Seconds to wait at most; None means no limit.
 
         Returns:
             The number of rows answered; 0 when no batch came in time.
@@ -170,7 +170,7 @@ class RequestBatcher(NotPicklable):
         )
 
     def close(self) -> None:
-        """Wake all callers with a RuntimeError; from any thread, repeatedly.
+        """Wake all callers with a RuntimeError; from any thread, and more than once.
 
         Does nothing in a forked child.
         """

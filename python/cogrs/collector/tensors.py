@@ -98,7 +98,7 @@ def pin(owner: object, memories: Iterable[tuple[int, int]]) -> None:
     for address, size in memories:
         refusal = int(runtime.cudaHostRegister(address, size, 0))
         if refusal:
-            text = f"CUDA does not lock {size} bytes of batches to their pages: error {refusal}"
+            text = f"CUDA cannot page-lock {size} bytes of batches: error {refusal}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
         else:
             weakref.finalize(owner, runtime.cudaHostUnregister, address).atexit = False

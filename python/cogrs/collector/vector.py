@@ -29,7 +29,7 @@ _OWN_OPTIONS = ("num_envs", "seed", "num_threads")
 _INSTEAD = {
     "processes": "environments live in this process, moved by the caller or by num_threads "
     "threads; GameContext('gymnasium', co, env, processes=k) with GCWrapper has processes",
-    "autoreset_mode": "it is AutoresetMode.NEXT_STEP, as metadata says; leave the option out",
+    "autoreset_mode": "the mode is always AutoresetMode.NEXT_STEP; leave the option out",
     "observation_mode": "all environments have the same spaces; leave the option out",
     "on_error": "an environment that raised is replaced by the next reset(); "
     "ContextOptions of GCWrapper have on_error",
@@ -39,7 +39,7 @@ _INSTEAD = {
 
 
 class VectorEnv(_VectorEnv[Any, Any, Any]):
-    """Games side by side with the interface of `gymnasium.vector.VectorEnv`.
+    """Many games at once, with the interface of `gymnasium.vector.VectorEnv`.
 
     ::
 
@@ -55,7 +55,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
     one; states of several keys (`action_mask`, `player`) are a Dict. Rewards are float32 in the
     game and float64 here.
 
-    Any other environment is made, moved and closed by the thread that calls, as
+    Any other environment is made, moved and closed by the calling thread, as
     `gymnasium.vector.SyncVectorEnv` does; seeds, resets, observations, rewards, infos and
     `np_random` are those of that class too. With `num_threads=k`, k >= 2, k threads do so side by
     side, and all calls of an environment come from the same thread. Environments are made in the
@@ -79,13 +79,13 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     Raises:
         TypeError: An argument has the wrong type, an option does not exist, or the callable returns
-            something else than an environment with spaces.
+            something other than an environment with spaces.
         ValueError: An argument is out of range.
         RuntimeError: The spaces of two environments differ.
         ImportError: Gymnasium is not installed.
         gymnasium.error.UnregisteredEnv: The game or environment does not exist.
 
-    What making an environment raises is passed on.
+    Exceptions from creating an environment are passed on.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -120,7 +120,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         self.observation_space = batch(self.single_observation_space, self.num_envs)
         self.action_space = batch(self.single_action_space, self.num_envs)
         self._begun = self._seeded = False
-        self._why = "the first reset is of all environments"
+        self._why = "the first reset has to reset all environments"
 
     @property
     def envs(self) -> list[Any]:
@@ -131,7 +131,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
     def np_random(self) -> Any:
         """The random generator of built-in games' vector, or a tuple of the environments' own.
 
-        Built-in games do not use it: a reset with an integer seeds it, for code that does.
+        Built-in games do not use it: a reset with an integer seeds it, for code that uses it.
         """
         if self._envs is None:
             return super().np_random
@@ -171,9 +171,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             ValueError: The number of seeds is not `num_envs`, or an option does not exist.
             TypeError: A seed is not an integer, `options` is not a dict, or `reset_mask` is not an
                 array of bool.
-            GameError: An environment could not be made anew, or its `reset` raised.
-            gymnasium.error.ResetNeeded: The first reset, or the first after a GameError, is not of
-                all.
+            GameError: An environment could not be created again, or its `reset` raised.
+            gymnasium.error.ResetNeeded: The first reset, or the first after a GameError, does not
+                reset all environments.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         games = self._open()
@@ -206,7 +206,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         """Take an action in each environment.
 
         Args:
-            actions: One for each, of `action_space`.
+            actions: One for each environment, of `action_space`.
 
         Returns:
             States, rewards (float64), flags `terminated` and `truncated` (bool), infos.
@@ -250,7 +250,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     def _fail(self, failure: GameError) -> None:
         self._begun = False
-        self._why = f"all environments are to be reset after a failure ({failure})"
+        self._why = f"all environments have to be reset after a failure ({failure})"
 
     def _infos(self, given: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         infos: dict[str, Any] = {}

@@ -70,10 +70,10 @@ class GCWrapper(NotPicklable):
     of `_T` states with the replies in them; consecutive histories share one state, and cross the
     ends of episodes.
 
-    Settings of an input: `_batchsize`, `_T` (default 1), `_timeout_usec` (after its first row has
-    waited so long a batch goes out short; default 0, never), `_name` (only the states in which this
-    player moves), `_block` ("1": games wait until a listener's batch is given back). When every
-    game waits for an answer, the oldest batch goes out short at once.
+    Settings of an input: `_batchsize`, `_T` (default 1), `_timeout_usec` (a batch goes out short
+    when its first row has waited for so long; default 0, never), `_name` (only the states in which
+    this player moves), `_block` ("1": games wait until a listener's batch is given back). When
+    every game waits for an answer, the oldest batch goes out short at once.
 
     Keys, each an array (batchsize, ...), float32 unless said otherwise: `s` (the game's dtype),
     `a` (int64, or the game's), `pi`, `V`, `Q`, `A`, `rv` (int32, version of the reply), `r` (reward
@@ -87,11 +87,11 @@ class GCWrapper(NotPicklable):
         GC: A game context that has not started.
         co: Its options.
         descriptions: What to collect.
-        use_numpy: Have NumPy arrays; False for tensors of PyTorch over the same memory, which is
-            page-locked where CUDA is there.
-        gpu: Number of the CUDA device to which inputs are copied for `input_batch_gpu`, as tensors,
-            while the program goes on. With None, and with a warning without CUDA,
-            `input_batch_gpu` is `input_batch`.
+        use_numpy: Whether batches have NumPy arrays; False gives tensors of PyTorch over the same
+            memory, which is page-locked if CUDA is available.
+        gpu: Number of the CUDA device to which inputs are copied asynchronously, as the tensors of
+            `input_batch_gpu`. With None, and with a warning without CUDA, `input_batch_gpu` is
+            `input_batch`.
         params: More entries of the attribute `params`.
 
     Attributes:
@@ -186,16 +186,16 @@ class GCWrapper(NotPicklable):
     def reg_callback(self, key: str, cb: Callback) -> bool:
         """Call `cb(input_batch, input_batch_gpu, reply_batch)` with the batches of a collector.
 
-        Batches are valid until the callback returns. What it writes into the arrays of
-        `reply_batch` (`reply_batch[0]["a"][:] = x`) is the answer, 0 where nothing is written. A
-        callback that raises leaves its batch pending: the next Run delivers it again. It may be
-        replaced at any time.
+        Batches are valid until the callback returns. The values that it writes into the arrays of
+        `reply_batch` (`reply_batch[0]["a"][:] = x`) are the reply, 0 where it writes nothing. A
+        callback that raises leaves its batch pending: the next Run delivers it again. Another
+        callback may replace it at any time.
 
         Returns:
             False if no collector has this name.
 
         Raises:
-            TypeError: `cb` cannot be called.
+            TypeError: `cb` is not callable.
         """
         if not callable(cb):
             raise TypeError(f"cb: expected a callable, got {type(cb).__name__}")
@@ -229,11 +229,11 @@ class GCWrapper(NotPicklable):
     def Run(self, timeout: float | None = None) -> Any:  # noqa: N802
         """Wait for a batch of any collector and call its callback.
 
-        Any threads may do so side by side. A collector without a callback has its batch consumed,
-        with a reply of zeros, and one warning.
+        Any number of threads may call it at once. A collector without a callback has its batch
+        consumed, with a reply of zeros, and one warning.
 
         Args:
-            timeout: Seconds to wait at most; None is without a limit.
+            timeout: Seconds to wait at most; None means no limit.
 
         Returns:
             The callback's return value; None when no batch came in time.
@@ -298,7 +298,7 @@ class GCWrapper(NotPicklable):
         return None
 
     def Stop(self) -> None:  # noqa: N802
-        """End the games; from any thread or callback, repeatedly. A forked child does nothing."""
+        """Stop the games, from any thread or callback; in a forked child it does nothing."""
         self.GC.Stop()
 
     def PrintSummary(self) -> None:  # noqa: N802

@@ -20,12 +20,12 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 _SETTINGS = {
     "start_timeout": "timeout of OnStart of an environment or agent",
-    "join_timeout": "timeout of clients to join a trial",
+    "join_timeout": "timeout for clients to join a trial",
     "heartbeat_timeout": "timeout of a client that owes an action and sends no heartbeat",
     "reconnect_window": "time for a lost client to return (default: heartbeat_timeout)",
     "hook_timeout": "timeout of each pre-trial hook",
     "end_timeout": "timeout of the environment's final observations",
-    "final_timeout": "timeout of actors to receive their final data",
+    "final_timeout": "timeout for actors to receive their final data",
     "close_grace": "time for a component to end its stream before it is cancelled",
     "call_timeout": "timeout of each OnReward and OnMessage, and of a data log's last samples",
     "retention": "time for which ended trials stay listed",
@@ -52,7 +52,7 @@ _SECURITY = {
     "client_ca": "require client certificates that are signed by these",
     "tokens": "tokens of controllers, one per line; each call has to carry one",
     "client_tokens": "tokens that only allow joining trials and playing",
-    "slot_secrets": "bind client slots to secrets if clients ask for it, or require it (default: "
+    "slot_secrets": "bind client slots to secrets if asked by clients, or require it (default: "
     "asked)",
     "link_tokens": "tokens sent to components, one per line: HOST:PORT TOKEN, or HOST TOKEN",
     "link_tls": "connect to components with TLS",

@@ -43,7 +43,7 @@ _LARGEST = (1 << 64) - 1
 class ReplayMemoryClient(Closeable):
     """A replay memory like the server's, from which samples are pushed to it.
 
-    Nothing is connected before it is used, and a server that comes later, or comes again at the
+    Each connection is made when it is first used. A server that starts later, or restarts at the
     same endpoints, is found. Any thread may call any method; calls of one kind wait for each other.
     Close the client, or use it as a context manager.
     """
@@ -65,7 +65,7 @@ class ReplayMemoryClient(Closeable):
         key: KeyLike | None = None,
         server_key: KeyLike | None = None,
     ) -> None:
-        """Do not connect yet, and never wait unless `max_step` is given.
+        """Create a client that connects later; this waits only if `max_step` is given.
 
         Args:
             sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`. Each of the three endpoints
@@ -140,7 +140,8 @@ class ReplayMemoryClient(Closeable):
     def sync_sizes(self, max_step: int) -> None:
         """Create a memory with the templates and settings of the server's.
 
-        A second call makes a new memory; the old one stays usable, and its counts stay counted.
+        A second call makes a new memory; the old one stays usable, and its counts are still
+        included.
 
         Args:
             max_step: Entries that the memory holds, >= 0.
@@ -213,7 +214,7 @@ class ReplayMemoryClient(Closeable):
         return 0
 
     def apply_priorities(self, *, timeout: float | None = 0.0) -> AppliedPriorities:
-        """Take the errors that the learner has sent back, and make weights in `rem` anew by them.
+        """Take the errors that the learner has sent back, and compute new weights in `rem` by them.
 
         Errors that `update_priority` of the server sends after `sync_sizes` are kept for this call,
         however small `sub_hwm` is. Of several errors of one entry the newest counts; errors of
@@ -285,7 +286,7 @@ class ReplayMemoryClient(Closeable):
     ) -> bytes:
         """Wait for the next message of a topic.
 
-        The first call subscribes; messages from before that are missed, but for `last`.
+        The first call subscribes; messages from before that are missed, except with `last`.
 
         Args:
             topic: Matched exactly; a str is UTF-8.
@@ -304,7 +305,7 @@ class ReplayMemoryClient(Closeable):
         return self._subscriber.get(topic_bytes(topic), timeout, last)
 
     def num_dropped(self, topic: str | bytes) -> int:
-        """Return how many messages of a topic were lost, for this client was too slow."""
+        """Return how many messages of a topic were lost because this client was too slow."""
         self._transport.check_process()
         return self._subscriber.dropped(topic_bytes(topic))
 

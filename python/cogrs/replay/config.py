@@ -59,7 +59,7 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
         check_document(given)
         return _started(given, where.parent)
     except RecursionError:
-        raise ValueError(f"{where}: expected fewer levels of values in each other") from None
+        raise ValueError(f"{where}: expected fewer levels of nested values") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -69,9 +69,7 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
     settings = _table(given, "settings")
     _check_names("settings.", settings, (*SETTINGS, "fields"))
     if {"fields", "cache_flags"} <= settings.keys():
-        raise ValueError(
-            "settings.fields: expected nothing beside cache_flags, which says the same"
-        )
+        raise ValueError("settings.fields: expected only one of fields and cache_flags, got both")
     templates = _table(given, "templates")
     _check_names("templates.", templates, FIELDS)
     state, action, reward, prob, value, qvest, info = (
@@ -114,7 +112,7 @@ def _template(name: str, given: object) -> np.ndarray[Any, Any]:
     _check_names(f"{name}.", given, ("dtype", "shape"))
     text, shape = given.get("dtype"), given.get("shape", [])
     if not isinstance(text, str):
-        raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}")
+        raise ValueError(f"{name}.dtype: expected a dtype of NumPy, got {_told(text)}")
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
         raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
     return template_of(name, text, shape)

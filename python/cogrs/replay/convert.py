@@ -102,14 +102,16 @@ def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]
     if not hasattr(value, "dtype"):
         given = _exact(value, given)
         if given.dtype == object and not _holds_only_integers(given):
-            raise TypeError(f"{name}: expected integers, got others")
+            raise TypeError(f"{name}: expected integers, got other values")
     elif given.dtype == object:
         raise TypeError(f"{name}: expected integers, got {given.dtype}")
     if given.size and given.dtype.kind not in "iuO":
         raise TypeError(f"{name}: expected integers, got {given.dtype}")
     if given.size and not _fit(given, dtype):
         bounds = np.iinfo(dtype)
-        raise ValueError(f"{name}: expected integers in [{bounds.min}, {bounds.max}], got others")
+        raise ValueError(
+            f"{name}: expected integers in [{bounds.min}, {bounds.max}], got one out of range"
+        )
     return given.astype(dtype)
 
 

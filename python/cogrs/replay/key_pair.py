@@ -62,7 +62,7 @@ class KeyPair:
         check_curve()
         public, secret = _key("public", self.public), _key("secret", self.secret)
         if zmq.curve_public(secret) != public:
-            raise ValueError("secret: expected the one that belongs to public, got another")
+            raise ValueError("secret: expected the secret key of `public`, got another")
 
     @classmethod
     def new(cls) -> Self:
@@ -79,7 +79,7 @@ class KeyPair:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a pair from its secret file, `NAME.key_secret`.
 
-        If others than its owner may read the file, the logger `cogrs.replay` warns of that.
+        If users other than its owner may read the file, the logger `cogrs.replay` warns of that.
 
         Raises:
             TypeError: `path` is not a path.
@@ -95,7 +95,9 @@ class KeyPair:
                 f"is in NAME{_SECRET}"
             )
         if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            _logger.warning("%s can be read by others than its owner: chmod 600", os.fspath(path))
+            _logger.warning(
+                "%s can be read by users other than its owner: chmod 600", os.fspath(path)
+            )
         try:
             return cls(public.decode(), secret.decode())
         except ValueError as error:
@@ -132,7 +134,7 @@ class KeyPair:
         where.mkdir(parents=True, exist_ok=True)
         public, secret = where / (name + PUBLIC_SUFFIX), where / (name + _SECRET)
         if public.exists():
-            raise FileExistsError(f"{public} is there already; keys are not overwritten")
+            raise FileExistsError(f"{public} exists already; keys are not overwritten")
         lines = f'metadata\ncurve\n    public-key = "{self.public}"\n'
         # The secret first: a public file alone would look like a whole pair.
         _write(secret, f'{lines}    secret-key = "{self.secret}"\n', 0o600)
@@ -238,6 +240,6 @@ def _write(path: Path, text: str, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise FileExistsError(f"{path} is there already; keys are not overwritten") from None
+        raise FileExistsError(f"{path} exists already; keys are not overwritten") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text)

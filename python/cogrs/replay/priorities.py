@@ -68,13 +68,13 @@ class Priorities(NamedTuple):
             raise TypeError(f"priority: expected numbers, got {given.dtype}")
         if not rows.shape == senders.shape == given.shape:
             raise ValueError(
-                "id, sender, priority: expected one of each for a row, got shapes "
+                "id, sender, priority: expected one of each per row, got shapes "
                 f"{rows.shape}, {senders.shape}, {given.shape}"
             )
         with np.errstate(over="ignore"):
             errors: npt.NDArray[np.float32] = given.astype(_ERRORS)
         if not _are_sound(errors):
-            raise ValueError("priority: expected finite numbers >= 0 in float32, got others")
+            raise ValueError("priority: expected finite numbers >= 0 in float32, got other numbers")
         return cls(rows, senders, errors, check_flag("absolute", absolute))
 
     @classmethod
@@ -95,7 +95,7 @@ class Priorities(NamedTuple):
         """Read a published message to a client; a WireError if it does not hold priorities."""
         header = decode(message)
         if header.WhichOneof("body") != "priorities":
-            raise WireError("something else than priorities", "kind")
+            raise WireError("something other than priorities", "kind")
         return cls.read(header.priorities)
 
     def to_message(self, sender: int) -> bytes:

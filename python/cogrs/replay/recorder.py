@@ -137,7 +137,7 @@ class Recorder:
                 are records, a tuple of arrays where they stand for tuples.
             action: The actions, (N, *action), likewise.
             reward: The rewards, (N, *reward).
-            terminated: Whether that ended the episode, (N,) of truth values.
+            terminated: Whether the action ended the episode, (N,) of truth values.
             truncated: Whether the episode was cut short there, (N,) of truth values.
             next_obs: The observations after the actions; the last one of each episode is stored.
                 With "next_step": the observations that `step` returned, or None for the `obs` of
@@ -149,8 +149,8 @@ class Recorder:
                 (N, *reward), or a callable that gets the last observations of K truncated episodes,
                 (K, *state) as samples have them, and returns their values, (K, *reward). None is 0:
                 the return of a truncated episode then lacks the rewards that would have come.
-                Learners that bootstrap from `next` are right all the same, since
-                `next_terminated` is False.
+                Learners that bootstrap from `next` are not affected, since `next_terminated` is
+                False.
             init_w: Initial weights, (N,) or one for all.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
@@ -160,10 +160,10 @@ class Recorder:
 
         Raises:
             ValueError: A shape differs, a number is not finite in float32, the last observation of
-                an episode is missing, or `infos` shows that the mode is another. Nothing is stored.
+                an episode is missing, or `infos` shows another mode. Nothing is stored.
             TypeError: A dtype cannot be converted, or a field is unknown. Nothing is stored.
-            RuntimeError: Open episodes fill the memory. Those of the environments that found no
-                room are dropped; the text says of which.
+            RuntimeError: Open episodes fill the memory. The episodes of environments without room
+                are dropped; the text names these environments.
             Exception: `bootstrap_value` raised it. Nothing is stored, and the call can be repeated.
         """
         states = self._column("obs", obs, "state")
@@ -286,7 +286,7 @@ class Recorder:
         refuse_flags(name, given)
         made = convert(name, given, template.dtype, (count, *template.shape))
         if not np.isfinite(made).all():
-            raise ValueError(f"{name}: expected finite numbers, got others")
+            raise ValueError(f"{name}: expected finite numbers, got other numbers")
         return made
 
     def _weights(self, init_w: Any) -> npt.NDArray[np.float64]:

@@ -49,15 +49,15 @@ class ReplaySampler(Closeable, Generic[BatchT]):
     """Draws batches from several `ReplayMemoryServer`s as if their caches were in one.
 
     Each row comes from a server that is drawn with probability proportional to the `weight_sum`
-    that the servers told last, and is that server's next sample. A server counts once `n_caches`
-    caches have arrived there. Each call asks all servers, together, and each answer renews that
-    server's sum, so a batch is drawn by sums that are about one batch old.
+    that the servers told last, and is that server's next sample. A server takes part as soon as
+    `n_caches` caches have arrived there. Each call asks all servers, together, and each answer
+    renews that server's sum, so a batch is drawn by sums that are about one batch old.
 
     Samples that a server gave are kept until they are in a batch, also when others fail; and the
-    server of a row is drawn once, so that one that is late is not drawn less often.
+    server of a row is drawn only once, so that slow servers are not drawn less often.
 
-    Nothing is connected before it is used. Any thread may call any method; calls of `get_batch`
-    wait for each other. Close the sampler, or use it as a context manager.
+    Each connection is made when it is first used. Any thread may call any method; calls of
+    `get_batch` wait for each other. Close the sampler, or use it as a context manager.
     """
 
     _instead: ClassVar[str] = "make one in each process"
@@ -77,8 +77,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         Args:
             endpoints: The servers' `rep_endpoint`s, or proxies' with one server behind each.
             timeout: Seconds in which a server has to answer; None for ever.
-            skip_down: What happens when a server does not: False raises TimeoutError, True goes on
-                with the others, which is logged once, until it answers again.
+            skip_down: Whether to go on with the others, which is logged once, until a server that
+                did not answer answers again; False raises TimeoutError.
             seed: Makes the draws of servers reproducible.
             key: The learner's key pair, as of `ReplayMemoryClient`.
             server_key: The public key that all the servers have.
@@ -109,12 +109,12 @@ class ReplaySampler(Closeable, Generic[BatchT]):
 
     @property
     def weight_sum(self) -> float:
-        """The sum over servers of what they told last: `total` of `importance_weights`."""
+        """Sum of the servers' latest `weight_sum`: `total` of `importance_weights`."""
         self._transport.check_process()
         return sum(server.weight_sum or 0.0 for server in self._servers if not server.down)
 
     def stats(self) -> tuple[ServerConnectionStats, ...]:
-        """Return the figures of each server, in the order of `endpoints`; waits for nothing.
+        """Return the metrics of each server, in the order of `endpoints`; never waits.
 
         Raises:
             RuntimeError: In a forked child.
@@ -144,9 +144,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             RuntimeError: A server has too few samples and `wait` is None, no server has `n_caches`
                 caches, an answer is not valid or of another layout than the others', or the sampler
                 was closed. Samples that came are kept.
-            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` is not of the right
-                kind.
-            TypeError: `out` is not made as what this call returns.
+            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
+            TypeError: `out` does not have the structure of a batch of this call.
         """
         self._transport.check()
         rows = check_count("batch_size", batch_size)
@@ -184,8 +183,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
     ) -> int:
         """Send errors back to the clients by way of the servers; never waits for them.
 
-        Each server passes all of them on, for a client listens to one server whichever its caches
-        went to.
+        Each server passes all of them on, because a client listens to one server only, even if its
+        caches went to others.
 
         Args:
             id: As of `ReplayMemoryServer.update_priority`; so are the next three.
@@ -194,7 +193,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             absolute: Likewise.
 
         Returns:
-            How many servers they were not sent to, for lack of a connection.
+            Number of servers that the errors were not sent to, for lack of a connection.
 
         Raises:
             TypeError: As of `ReplayMemoryServer.update_priority`.
@@ -224,13 +223,13 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             message: At most 256 MiB.
 
         Returns:
-            How many servers have not taken it, 0 unless `skip_down`.
+            Number of servers that have not taken the message, 0 unless `skip_down`.
 
         Raises:
             TypeError: Topic or message is neither bytes nor str.
             ValueError: The message is too long.
             TimeoutError: A server did not answer within `timeout`; the text has its endpoint, and
-                the others have published. With `skip_down`: none did.
+                the others have published. With `skip_down`: no server did.
             RuntimeError: A server refused, its answer is not valid, or the sampler is closed.
         """
         request = PublishRequest(self._servers, self._sender, topic, message)
@@ -265,7 +264,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         for at, server in enumerate(self._servers):
             for samples, columns in server.replies():
                 if self._mixer is None or self._layout is None:
-                    raise RuntimeError(f"{server.endpoint} gave samples before it was known")
+                    raise RuntimeError(
+                        f"{server.endpoint} gave samples before its layout was known"
+                    )
                 server.check_layout(self._layout, samples)
                 if samples.weight_sum == 0:
                     self._mixer.forget(at)  # it has not enough caches any more

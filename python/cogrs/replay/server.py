@@ -175,7 +175,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
     @property
     def total_episodes(self) -> int:
-        """Episodes that clients have closed, as they told by `update_counter`."""
+        """Episodes that clients have closed, as reported by `update_counter`."""
         self._transport.check_process()
         return self._state.total_episodes
 
@@ -198,7 +198,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         return self._state.total_refused
 
     def stats(self) -> ServerStats:
-        """Return the server's figures: caches that have arrived and are held, clients, errors.
+        """Return the server's metrics: caches that have arrived and are held, clients, errors.
 
         Cheap, and never waits: call it as often as you like, after `close` too.
 
@@ -227,7 +227,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
     @property
     def pub_endpoint(self) -> str:
-        """Where it publishes, with the port that was bound."""
+        """The endpoint of published messages, with the port that was bound."""
         return self._publisher.endpoint
 
     @property
@@ -265,9 +265,8 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
                 unused samples are left, and `wait` is None; or `n_caches` is 0, or the server was
                 closed. Nothing is taken.
             TimeoutError: After `wait` seconds there are still too few. Nothing is taken.
-            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` is not of the right
-                kind.
-            TypeError: `out` is not made as what this call returns.
+            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
+            TypeError: `out` does not have the structure of a batch of this call.
         """
         self._transport.check()
         return cast("BatchT", self._state.get_batch(batch_size, wait, out))
@@ -327,7 +326,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         """Wait until so many clients have subscribed to a topic.
 
         Raises:
-            TimeoutError: Fewer have within `timeout` seconds.
+            TimeoutError: Fewer clients have subscribed within `timeout` seconds.
             TypeError: `count` is not an integer.
             ValueError: `count` < 0.
             RuntimeError: The server is closed.
@@ -349,7 +348,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
         Raises:
             TypeError: `logfile_path` is not a path.
-            ValueError: The mode is another.
+            ValueError: `mode` is not one of these.
             OSError: The file cannot be opened.
         """
         self._transport.check()

@@ -35,11 +35,11 @@ NO_VALUE = NoValue.NO_VALUE
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What an actor does, with what it tells others at the same time.
+    """An actor's action, and the rewards and messages that it sends with it.
 
     Attributes:
         value: The action itself. With `ArrayCodec` an array of numbers or booleans of any dtype
-            and shape, or what NumPy makes one of. Observers leave it out.
+            and shape, or a value that NumPy converts to one. Observers leave it out.
         rewards: Rewards for actors; they arrive with the next observation.
         messages: User data for actors, or the environment.
     """
@@ -94,7 +94,7 @@ class Agent:
         """
 
     def end(self, final: Final) -> Any:
-        """Take what happened last; no method is called after it."""
+        """Take the final data of the trial; no method is called after it."""
 
     def lost(self) -> Any:
         """Clean up: the orchestrator is gone, the server stops, or `start`, `act` or `end` failed.

@@ -101,8 +101,8 @@ class ClientActor(AsyncCloseable):
             trial_id: Which trial; "" for the oldest one that waits for such an actor.
             name: The actor's name.
             actor_class: The actor's class.
-            secret: `ClientSession.secret` of the session in which the actor left, where another
-                client had that.
+            secret: `ClientSession.secret` of the session in which the actor left, if another client
+                had that session.
 
         Returns:
             The actor's session. Close it, or use it as an async context manager.
@@ -202,7 +202,7 @@ def play(
         RuntimeError: An event loop runs on this thread.
         TimeoutError: The trial was not over in time. The actor has left; a player that does not
             end when it is cancelled is left behind, with a warning.
-        UnreachableError: Nobody answers there.
+        UnreachableError: No orchestrator answers there.
         RemoteCallError: The orchestrator refuses.
     """
     check_timeout("timeout", timeout)

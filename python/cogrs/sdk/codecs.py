@@ -38,8 +38,8 @@ class Decoded(NamedTuple):
 
     Fields:
         value: The value that was encoded.
-        terminated: It is of a terminal state.
-        truncated: The episode was cut short here.
+        terminated: Whether the state is terminal.
+        truncated: Whether the episode was truncated here.
     """
 
     value: Any
@@ -48,7 +48,7 @@ class Decoded(NamedTuple):
 
 
 class Codec(Protocol):
-    """Turns values of the user's into the bytes that trials carry, and back."""
+    """Converts the user's values to the bytes that trials carry, and back."""
 
     def encode(self, value: Any, *, terminated: bool = False, truncated: bool = False) -> bytes:
         """Return the bytes of a value.
@@ -62,7 +62,7 @@ class Codec(Protocol):
         """Return the value of some bytes.
 
         Raises:
-            ValueError: This codec has not made them.
+            ValueError: The bytes were not made by this codec.
         """
         ...
 
@@ -98,8 +98,8 @@ class ArrayCodec:
             value: An array or array-like of booleans, integers, floats or complex numbers, of any
                 size and byte order, bfloat16 and the like of ml_dtypes too, of any shape. Or a
                 mapping from names to such values, with at least one entry.
-            terminated: It is of a terminal state.
-            truncated: The episode was cut short here.
+            terminated: Whether the state is terminal.
+            truncated: Whether the episode was truncated here.
 
         Raises:
             TypeError: Not numbers or booleans, rows of different lengths, or an empty mapping.

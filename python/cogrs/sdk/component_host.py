@@ -15,8 +15,8 @@ Reply = TypeVar("Reply")
 class ComponentHost(Generic[AnyComponent]):
     """What an orchestrator calls of one service. Its methods are those of `local://` components.
 
-    They raise `CallError` for a component that is not here, or is here already, for an unknown
-    implementation, and for whatever the user's code raises.
+    They raise `CallError` for a component that is not served here, or is served already, for an
+    unknown implementation, and for each exception of the user's code.
     """
 
     def __init__(self, threads: str, stream_timeout: float = 0.0) -> None:

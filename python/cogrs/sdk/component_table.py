@@ -57,7 +57,7 @@ class ComponentTable(Generic[AnyComponent]):
     def add(self, key: tuple[str, ...], component: AnyComponent) -> None:
         """Keep a component; a CallError if its key is taken."""
         if key in self._components:
-            raise CallError(StatusCode.ALREADY_EXISTS, f"{component.label} is here already")
+            raise CallError(StatusCode.ALREADY_EXISTS, f"{component.label} is already served here")
         self._components[key] = component
         self.open(component)
 
@@ -83,7 +83,7 @@ class ComponentTable(Generic[AnyComponent]):
     def get(self, key: tuple[str, ...]) -> AnyComponent:
         """Return a component; a CallError if it is not here."""
         if key not in self._components:
-            raise CallError(StatusCode.NOT_FOUND, f"{component_name(*key)} is not here")
+            raise CallError(StatusCode.NOT_FOUND, f"{component_name(*key)} is not served here")
         return self._components[key]
 
     def take(self, key: tuple[str, ...]) -> AnyComponent:

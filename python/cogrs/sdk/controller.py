@@ -63,7 +63,7 @@ class StartedTrial:
         id: The trial's id.
         actors: Its actors, in the trial's order.
         end_reason: Why it ended, from `run_trial`; "" before the end, and from orchestrators that
-            do not tell.
+            do not give it.
     """
 
     id: str
@@ -77,7 +77,7 @@ class TrialEnd:
 
     Attributes:
         reason: Why, as in the orchestrator's log; "" where that is not known any more, and from
-            orchestrators that do not tell.
+            orchestrators that do not give it.
         failed: Whether it failed: it could not start, an environment or actor raised or was lost,
             nothing was received for `max_inactivity`, or the orchestrator has a fault. Not
             failures: the environment's final update, `terminate_trial`, `max_steps`, and the end
@@ -120,8 +120,8 @@ class TrialController(AsyncCloseable):
     closed, another one may use it.
 
     All calls raise `RemoteCallError`, a `grpc.aio.AioRpcError` whose `code()` and `details()` say
-    what was wrong, and where nobody answers `UnreachableError`, which is a ConnectionError too.
-    After `close`, and while another event loop uses it, they raise RuntimeError.
+    what was wrong, and `UnreachableError`, which is a ConnectionError too, if no orchestrator
+    answers. After `close`, and while another event loop uses it, they raise RuntimeError.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class TrialController(AsyncCloseable):
             await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
 
     async def wait_ended(self, trial_id: str) -> TrialEnd:
-        """Wait until a trial has ended, and return how.
+        """Wait until a trial has ended, and return its reason.
 
         Orchestrators forget ended trials after a while. An unknown id is therefore taken for that
         of an ended trial, whose reason is not known. `asyncio.timeout` limits the wait; the trial
@@ -363,11 +363,11 @@ def _start_request(
 
 
 def _states(states: Iterable[TrialState]) -> list[pb.TrialState.ValueType]:
-    check_kind("states", states, Iterable, "several TrialState")
+    check_kind("states", states, Iterable, "an iterable of TrialState")
     known = set(TrialState)
     for state in (states := list(states)):
         if state not in known:
-            raise ValueError(f"states: expected several TrialState, got {state!r}")
+            raise ValueError(f"states: expected an iterable of TrialState, got {state!r}")
     return [pb.TrialState.ValueType(state) for state in states]
 
 
@@ -384,7 +384,7 @@ def _as_params(params: Params) -> common_pb2.TrialParams:
 
 def _ignored(endpoint: str) -> RuntimeError:
     return RuntimeError(
-        f"params: {endpoint} started a trial with its own parameters: it does not take any "
+        f"params: {endpoint} started a trial with its own parameters: it does not accept any "
         "with StartTrial. The trial was asked to end"
     )
 

@@ -55,7 +55,7 @@ class Sample:
 class DatalogSink:
     """The log of one trial. Override what is needed; each method may be plain, or `async`.
 
-    The next sample comes when the method with the one before has returned. The trial goes on
+    The next sample is delivered when the call with the one before has returned. The trial goes on
     meanwhile: the orchestrator keeps `Settings.log_backlog` samples for a slow log, and stops the
     log when there are more. An exception stops this trial's log, and never the trial.
 

@@ -99,7 +99,7 @@ def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line, parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise ValueError("expected fewer lists and objects in each other") from error
+        raise ValueError("expected fewer levels of nested lists and objects") from error
 
 
 def _refuse_constant(text: str) -> None:

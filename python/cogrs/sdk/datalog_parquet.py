@@ -40,8 +40,8 @@ _TRIAL, _PARAMS = b"cogrs.trial_id", b"cogrs.params"
 class ParquetSink(FileSink):
     """Writes a trial to `<trial id>.parquet`, a row for each actor at each tick.
 
-    It needs pyarrow: `pip install 'cogrs[parquet]'`. The file has its name once it is whole, or the
-    trial broke off.
+    It needs pyarrow: `pip install 'cogrs[parquet]'`. The file gets its name when it is complete, or
+    when the trial broke off.
     """
 
     suffix = ".parquet"
@@ -128,7 +128,7 @@ def read_parquet(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
 def _check_columns(file: Any, size: int) -> None:
     """Raise a ValueError for a file whose metadata exceed a limit."""
     if not file.schema_arrow.remove_metadata().equals(_schema()):
-        raise ValueError("expected the columns of a data log, got others")
+        raise ValueError("expected the columns of a data log, got other columns")
     if file.metadata.num_rows > size:
         raise ValueError(f"expected no more rows than bytes, got {file.metadata.num_rows}")
     for number in range(file.metadata.num_row_groups):

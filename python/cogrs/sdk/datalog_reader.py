@@ -37,8 +37,8 @@ def read_log(
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not such a file, or exceeds a limit: see docs/limits.md. Iterating over
-            the samples raises it too.
+        ValueError: `path` is not a file of these sinks, or exceeds a limit: see docs/limits.md.
+            Iterating over the samples raises it too.
     """
     where = Path(path)
     if where.suffix not in _READERS:

@@ -31,7 +31,9 @@ class EndpointHandle(ServerHandle[Endpoint]):
         return self._running.server.address
 
     def stop(self, grace: float = 1.0) -> None:
-        """Stop, and free the port. Sessions that are still in trials are lost. Again: nothing.
+        """Stop, and free the port. Sessions that are still in trials are lost.
+
+        A second call does nothing.
 
         Methods that do not return are named in a warning, and abandoned: this returns within a
         second more than `grace` in any case.
@@ -63,7 +65,7 @@ def serve_endpoint(
     tokens: Sequence[str] = (),
     insecure: bool = False,
 ) -> EndpointHandle:
-    """Serve what plugs into trials, on a thread of its own, with the arguments of `serve`.
+    """Serve components of trials on a thread of its own, with the arguments of `serve`.
 
     Returns:
         The handle of a server that listens. Stop it, or use it as a context manager.

@@ -26,7 +26,7 @@ class Update:
         final: The trial is over with this update.
         terminated: The state is terminal, which codecs may carry to the actors. Or a mapping from
             names of actors: for those it is over, while the trial may go on for others.
-        truncated: The episode was cut short here; in the same forms.
+        truncated: Whether the episode was truncated here; in the same forms.
     """
 
     observations: Any
@@ -82,8 +82,8 @@ class Environment:
         """End the episode, as a controller, `max_steps` or a lost actor demands.
 
         Args:
-            actions: The last actions, without those of actors that have not answered, or with no
-                bytes.
+            actions: The last actions, without those of actors that have not answered, or answered
+                with no bytes.
 
         Returns:
             The last `Update`, final or not. Its observations are stored as those that the last

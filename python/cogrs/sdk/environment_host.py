@@ -182,7 +182,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
         names = self._trial.actor_names
         if set(values) != set(names):
             expected, got = ", ".join(names), ", ".join(map(str, values)) or "an empty mapping"
-            raise ValueError(f"{what}: expected those of {expected}; got {got}")
+            raise ValueError(f"{what}: expected one for each of {expected}; got {got}")
 
 
 def _checked(update: Any) -> Update:

@@ -22,8 +22,8 @@ class Actions:
 
     Attributes:
         values: The action of each actor but the observers, by its name, in the trial's order.
-        last: The trial has to end: the update is the last one, and may be left out. Actors that
-            have not answered are left out of the values.
+        last: Whether the trial ends: the update is then the last one, and may be left out. Actors
+            that have not answered are left out of the values.
     """
 
     values: Mapping[str, Any]

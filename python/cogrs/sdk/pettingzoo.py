@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class PettingZooEnvironment(Environment):
     """One episode of a PettingZoo environment is one trial of its agents.
 
-    Of the parallel interface, an actor observes what its agent does. Of the one with turns (AEC)
-    it observes, at every turn of any agent, a mapping: `observation`; `turn`, whether it is its
-    turn; and `action_mask`, if the environment has one. The others answer too, and their answers
-    are ignored. Parts of a `Dict` space keep their names; an observation that has a part `turn` of
-    its own becomes the part `observation` of the mapping.
+    With the parallel interface, an actor gets the observations of its agent. With turns (AEC) it
+    observes, at every turn of any agent, a mapping: `observation`; `turn`, whether its agent has
+    the turn; and `action_mask`, if the environment has one. Actors whose agent does not have the
+    turn answer too, and their answers are ignored. Parts of a `Dict` space keep their names; an
+    observation that has a part `turn` of its own becomes the part `observation` of the mapping.
 
     A mask of the info becomes the part `action_mask` of the observation, int8, in the flat form of
     `cogrs.action_mask`: of a Discrete, entry i is for the action `start + i`. So does a mask in
@@ -278,7 +278,7 @@ class _Casting:
             if actor not in free:
                 playing = ", ".join(map(str, self.agents.values())) or "no agents"
                 raise ValueError(
-                    f"agents: expected an actor for each; {agent!r} came, and the actors play "
+                    f"agents: expected an actor for each, got agent {agent!r}; the actors play "
                     f"{playing}"
                 )
             self.agents[actor] = agent

@@ -27,7 +27,7 @@ _NO_CONNECTION = "failed to connect"
 _LOST = ("socket closed", "stream removed", "connection reset", "broken pipe", "ping timeout")
 """gRPC's texts about a connection that was lost."""
 
-_ANY_HINT = "is it started, and is this its port, with TLS or without as here?"
+_ANY_HINT = "is it started, is this its port, and do both sides agree on TLS?"
 
 
 class RemoteCallError(grpc.aio.AioRpcError):

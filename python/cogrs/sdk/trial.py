@@ -77,9 +77,9 @@ class Observation:
         tick: 0 for the first observation of a trial.
         value: The decoded content: with `ArrayCodec` a read-only array, of the dtype and shape
             that the environment gave it.
-        terminated: The state is terminal: nothing that follows matters.
-        truncated: The episode was cut short here.
-        snapshot: It is a whole observation, not a difference from the one before.
+        terminated: Whether the state is terminal, so that nothing that follows matters.
+        truncated: Whether the episode was truncated here.
+        snapshot: Whether this is a whole observation, not a difference from the one before.
         timestamp: Nanoseconds since the Unix epoch.
     """
 
@@ -100,8 +100,8 @@ class Reward:
         value: How good it was; float32 on the wire.
         confidence: The weight of this valuation among others; with 0 it does not count.
         tick: The tick that it is about: the reward for the action that answers observation k is of
-            tick k + 1. `NOW` for the tick with which it is delivered. One of the past is delivered
-            as a reward of its own, one of the future waits for its tick.
+            tick k + 1. `NOW` for the tick with which it is delivered. A reward for a past tick is
+            delivered separately, one for a future tick waits for it.
         user_data: A protobuf message for the receiver.
     """
 
@@ -160,7 +160,7 @@ class ReceivedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """What happened to an actor since its last observation; nothing comes after it.
+    """The last event of an actor: everything since its last observation.
 
     Its rewards and messages are given to no other method.
 
@@ -169,8 +169,8 @@ class Final:
             end.
         rewards: Rewards that came with it.
         messages: Messages that came with it.
-        reason: Why the trial ended, as in the orchestrator's log; "" from orchestrators that do
-            not tell.
+        reason: Why the trial ended, as in the orchestrator's log; "" from orchestrators that do not
+            give it.
     """
 
     observation: Observation | None = None

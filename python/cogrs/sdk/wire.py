@@ -86,7 +86,9 @@ def rewards_of(
 
 def _items(what: str, items: Any, kind: type[Item]) -> Iterator[Item]:
     if not isinstance(items, Iterable):
-        raise TypeError(f"{what}: expected several {kind.__name__}, got {type(items).__name__}")
+        raise TypeError(
+            f"{what}: expected an iterable of {kind.__name__}, got {type(items).__name__}"
+        )
     for each in items:
         if not isinstance(each, kind):
             raise TypeError(f"{what}: expected {kind.__name__}, got {type(each).__name__}")

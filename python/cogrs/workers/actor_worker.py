@@ -86,12 +86,12 @@ class ActorWorker:
         """Start the policy's thread, and the one that pushes.
 
         Args:
-            client: Its memory, made by `sync_sizes`, gets the episodes.
+            client: The client whose memory, made by `sync_sizes`, gets the episodes.
             policy: Called on a thread of its own with k states, (k, *state); and, if `recurrent` is
                 given, with the recurrent states of their trials, (k, *recurrent).
             recurrent: The recurrent state at the first state of a trial, such as zeros; of any
                 dtype and shape. Each actor of each trial has its own.
-            batch_size: Most states of one call.
+            batch_size: States per call, at most.
             timeout: Seconds that the first of them waits at most. It waits no longer than until
                 every agent of its event loop has asked.
             samples_per_step: Samples pushed for each step stored.
@@ -99,7 +99,7 @@ class ActorWorker:
                 episode.
 
         Raises:
-            ValueError: The memory's templates do not suit, or a number is out of range.
+            ValueError: The memory's templates do not fit, or a number is out of range.
         """
         check_seconds("timeout", timeout, above=True)
         if not 0 <= samples_per_step < float("inf"):
@@ -253,7 +253,7 @@ class ActorWorker:
                 if name == "recurrent" and self.recurrent is None and given is None:
                     continue
                 if name not in replies:
-                    raise ValueError(f"{name}: expected None, as the worker's is None")
+                    raise ValueError(f"{name}: expected None, as the worker was created without it")
                 reply = replies[name]
                 reply[...] = convert(name, given, reply.dtype, reply.shape)
         except BaseException as error:

@@ -43,7 +43,9 @@ def unpack_arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
     count, *pieces = _pieces(data)
     names, contents = [name.decode() for name in pieces[::2]], pieces[1::2]
     if not len(names) == len(contents) == _SIZE.unpack(count)[0]:
-        raise ValueError(f"data: expected packed arrays, got {len(pieces)} pieces of them")
+        raise ValueError(
+            f"data: expected packed arrays, got {len(pieces)} pieces that do not match"
+        )
     return {
         name: decoded(_CODEC, content, f"arrays[{name!r}]").value
         for name, content in zip(names, contents, strict=True)

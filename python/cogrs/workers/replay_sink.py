@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PolicyAnnotation(NamedTuple):
-    """What a policy says of a step, which a data log does not hold and a stored step does.
+    """The values of a policy for a step, which data logs lack and stored steps have.
 
     Fields:
         prob: Probability with which the action was chosen.
@@ -44,8 +44,8 @@ class ReplaySink(DatalogSink):
     agent failed has no episode, as its worker would have dropped it. A log holds no probabilities
     and values: `annotate` returns them.
 
-    The memory's `info` is `STEP_INFO`. It is written to when samples come: by one thread at a time,
-    or an event loop.
+    The memory's `info` is `STEP_INFO`. The memory is written when samples arrive: by one thread at
+    a time, or by an event loop.
     """
 
     inline = True
@@ -171,7 +171,7 @@ async def feed_log(
         annotate: As of `ReplaySink`.
         actors: As of `ReplaySink`.
 
-    All files are read once before: nothing is written if one of them is broken.
+    All files are read once first, so nothing is written if one of them is broken.
 
     Returns:
         How many episodes were closed.

@@ -339,7 +339,7 @@ def test_spaces_of_other_values_than_arrays_are_refused() -> None:
 
     with pytest.raises(TypeError, match="observation_space: expected Box"):
         GameContext(Talking)
-    with pytest.raises(ValueError, match="'r' means something else"):
+    with pytest.raises(ValueError, match="'r' has another meaning"):
         GameContext(Clashing)
     with pytest.raises(TypeError, match="action_space: expected Discrete"):
         GameContext(Acting)

@@ -186,7 +186,7 @@ def test_run_inside_a_move_is_refused() -> None:
             games.Run()
 
     games, _ = watched(described(2, 2, 1), wait, 2)
-    with games, pytest.raises(RuntimeError, match="inside of its own move"):
+    with games, pytest.raises(RuntimeError, match="during its own move"):
         forever(games.Run)
 
 

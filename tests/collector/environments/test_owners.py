@@ -217,7 +217,9 @@ def test_environment_that_hangs_in_its_constructor_is_named() -> None:
 
     games = started(make, 2, 4, early=True, num_threads=2, stop_timeout=0.2)
     assert hangs.wait(LIMIT)
-    with pytest.warns(RuntimeWarning, match=r"abandoned: the making of game 2 \(thread cogrs-env"):
+    with pytest.warns(
+        RuntimeWarning, match=r"abandoned: the creation of game 2 \(thread cogrs-env"
+    ):
         games.Stop()
     released.set()
 

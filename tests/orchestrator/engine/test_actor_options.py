@@ -211,7 +211,7 @@ def test_default_action_stands_in_for_a_client_that_may_come_back(how: str) -> N
     assert actions(world) == [[b"d"], [b"d"]]
     assert world.trial.state is State.RUNNING
     world.clock.advance(30.0)
-    assert "did not come back within 30 s" in world.trial.end_reason
+    assert "did not return within 30 s" in world.trial.end_reason
 
 
 def test_response_timeout_restarts_for_a_client_that_comes_back() -> None:

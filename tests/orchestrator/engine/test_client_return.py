@@ -111,7 +111,7 @@ def test_client_that_stays_away_ends_the_trial() -> None:
     world, client = running_client(agents=1)
     client.hang_up()
     world.clock.advance(30)
-    assert "'c0' did not come back within 30 s: cancelled" in world.trial.end_reason
+    assert "'c0' did not return within 30 s: cancelled" in world.trial.end_reason
     world.drain()
     assert world.trial.state is State.ENDED
 

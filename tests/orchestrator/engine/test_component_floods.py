@@ -214,7 +214,7 @@ async def test_answer_with_a_flood_of_fields_fails_its_trial_alone(call: str) ->
         net.environment.step = step  # type: ignore[method-assign]
         net.agents.act = act  # type: ignore[method-assign]
         reason = await net.end_of(await net.start())
-        assert f"{call}: its answer has too much in it: rewards" in reason
+        assert f"{call}: its answer is too large: rewards" in reason
         assert "expected at most 131072 fields" in reason
         seen = len(net.agents.of(other, "a0", "observation"))
         while len(net.agents.of(other, "a0", "observation")) < seen + 5:  # noqa: ASYNC110

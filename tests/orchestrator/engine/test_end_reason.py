@@ -166,7 +166,7 @@ def test_client_that_stays_away_fails_the_trial() -> None:
     client.hang_up()
     world.clock.advance(31)
     (info,) = world.orchestrator.info(world.trial.id)
-    assert (info.failed, "did not come back" in info.end_reason) == (True, True)
+    assert (info.failed, "did not return" in info.end_reason) == (True, True)
 
 
 def test_first_end_reason_of_a_trial_stays() -> None:

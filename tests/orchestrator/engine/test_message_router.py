@@ -393,7 +393,7 @@ def test_single_request_may_be_larger_than_the_bound() -> None:
     world = World(agents=2, settings=Settings(post_backlog_bytes=1)).run()
     large = message("a1", "x" * 5000)
     world.orchestrator.send(world.trial.id, "a0", messages=[large])
-    with pytest.raises(ExhaustedError, match="bytes of 'a0' wait for their ticks, of at most 1"):
+    with pytest.raises(ExhaustedError, match="bytes of 'a0' wait for their ticks; the limit is 1"):
         world.orchestrator.send(world.trial.id, "a0", messages=[large])
     world.act()
     world.step(1)

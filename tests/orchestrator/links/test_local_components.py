@@ -106,7 +106,7 @@ class Panic(BaseException):
 
 
 BEYOND = [SystemExit, asyncio.CancelledError, Panic, StopAsyncIteration, TimeoutError]
-"""Exceptions that a loop, a task or a stream takes for something else than a failure."""
+"""Exceptions that a loop, a task or a stream takes for something other than a failure."""
 
 
 @pytest.mark.parametrize("error", BEYOND)

@@ -175,7 +175,7 @@ async def test_client_that_breaks_off_for_good_ends_the_trial() -> None:
         await play(stream, last=0)
         stream.cancel()
         reason = await net.end_of(trial_id)
-        assert "'c0' did not come back within 0.2 s" in reason
+        assert "'c0' did not return within 0.2 s" in reason
         (final,) = net.agents.of(trial_id, "a0", "end")
         assert [each.data.content for each in final.observations] == [b"o999.0"]
 
@@ -205,7 +205,7 @@ async def test_client_whose_process_dies_counts_as_departed() -> None:
         assert process.stdout is not None
         assert await process.stdout.readline() == b"0\n"
         process.kill()
-        assert "'c0' did not come back within 0.2 s" in await net.end_of(trial_id)
+        assert "'c0' did not return within 0.2 s" in await net.end_of(trial_id)
         await process.communicate()
 
 

@@ -97,7 +97,7 @@ async def test_items_beyond_the_backlog_of_a_sender_are_refused_as_a_whole(serve
         ):
             code, details = await flood.refused(flood.call(name, content_of(request)))
             assert code is EXHAUSTED
-            assert f"{most - 1} items of 'c0' wait for their ticks, of at most {most}" in details
+            assert f"{most - 1} items of 'c0' wait for their ticks; the limit is {most}" in details
         assert server.take(flood.trial_id)[2] == {"c0": most - 1}
         await flood.call(SENDS, content_of(sends(count=1, receiver="c1")))
         assert server.take(flood.trial_id)[2] == {"c0": most}
@@ -134,7 +134,7 @@ async def test_trials_that_wait_for_clients_are_bounded(server: Server) -> None:
         calls = [flood.refused(flood.start("c0")) for _ in range(100)]
         for code, details in await asyncio.gather(*calls):
             assert code is EXHAUSTED
-            assert "8 trials wait for clients to join, of at most 8" in details
+            assert "8 trials wait for clients to join; the limit is 8" in details
         # A client that joins makes room.
         await flood.actors.JoinTrial(api.TrialJoinRequest(trial_id=started[-1], actor_name="c0"))
         started.append(await flood.start("c0"))
@@ -155,7 +155,7 @@ async def test_trials_are_bounded(server: Server) -> None:
         replies = [await flood.lifecycle.StartTrial(request) for _ in range(room)]
         code, details = await flood.refused(flood.lifecycle.StartTrial(request))
         assert code is EXHAUSTED
-        assert "12 trials have not ended, of at most 12" in details
+        assert "12 trials have not ended; the limit is 12" in details
         for reply in replies:
             await flood.terminate(reply.trial_id)
         await flood.others_tick()
@@ -198,7 +198,7 @@ async def test_watchers_are_bounded(server: Server) -> None:
         late = flood.lifecycle.WatchTrials(api.TrialListRequest())
         code, details = await flood.refused(late.read())
         assert code is EXHAUSTED
-        assert "10 calls watch trials, of at most 10" in details
+        assert "10 calls watch trials; the limit is 10" in details
         for watch in watches:
             watch.cancel()
         # The cancellation takes a moment to arrive.

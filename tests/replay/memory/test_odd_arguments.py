@@ -31,7 +31,7 @@ class Odd:
 
 
 class Lying:
-    """An argument that says it is something else than it is."""
+    """An argument that says it is something other than it is."""
 
     dtype = np.dtype(np.float32)
     shape = (3, 4)

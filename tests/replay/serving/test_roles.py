@@ -110,7 +110,7 @@ def test_uuid_belongs_to_the_key_of_its_first_use(behind: str) -> None:
             build.add_uniform(each.rem, steps)
         client.update_counter()
         other.update_counter()
-        with pytest.raises(RuntimeError, match="00000007 has told another key"):
+        with pytest.raises(RuntimeError, match="00000007 used another key"):
             thief.update_counter()
         thief.push_cache()
         thief.write_log("in the name of another")

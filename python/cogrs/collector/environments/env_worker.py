@@ -133,7 +133,7 @@ def join_all(
         stuck = _stuck(stuck, timeout + 1.0)
     for env_worker in stuck:
         warnings.warn(
-            f"an environment did not come back within {timeout} s and is abandoned: "
+            f"an environment did not return within {timeout} s and is abandoned: "
             f"{env_worker.describe()}",
             RuntimeWarning,
             stacklevel=4,

@@ -83,9 +83,7 @@ class Factory:
         try:
             return json.dumps({"source": self._importable(), "options": dict(self.options)})
         except TypeError as error:
-            raise ValueError(
-                f"processes: expected options of the environment that JSON has: {error}"
-            ) from None
+            raise ValueError(f"processes: expected options that JSON can hold: {error}") from None
 
     def _importable(self) -> str:
         if isinstance(self.source, str):

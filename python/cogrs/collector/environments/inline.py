@@ -77,7 +77,7 @@ class InlineEnvWorker(EnvWorker):
         if self._owner is not threading.current_thread():
             return self._wait_for_owner(gid, timeout)
         if self._moving:
-            raise RuntimeError("an environment waited for batches inside of its own move")
+            raise RuntimeError("an environment called Wait or Run during its own move")
         self._inside += 1
         try:
             return self._attend(gid, timeout)

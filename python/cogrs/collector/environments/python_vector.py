@@ -39,7 +39,7 @@ class PythonVector:
         """Make the environments, in the order of their numbers.
 
         Raises:
-            TypeError: The factory made something else than an environment with spaces.
+            TypeError: The factory made something other than an environment with spaces.
             RuntimeError: The spaces of two environments differ.
         """
         self._count = count

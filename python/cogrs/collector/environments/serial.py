@@ -81,7 +81,7 @@ class SerialEnvs:
 
         Raises:
             GameError: An environment raised, and those behind it have not moved; or one returned
-                something else than an observation, a reward, two flags and infos.
+                something other than an observation, a reward, two flags and infos.
         """
         results: list[Step] = []
         add = results.append

@@ -204,7 +204,7 @@ class LocalStepper:
     def doing(self) -> str:
         """See `Stepper`."""
         if self._making is not None:
-            return f"the making of game {self._making}"
+            return f"the creation of game {self._making}"
         if self._closing is not None:
             return f"the close of game {self._closing}"
         begun, ended = self.progress

@@ -91,7 +91,7 @@ class ThreadedEnvs:
         if left:
             names = ", ".join(thread.name for thread in left)
             warnings.warn(
-                f"an environment did not come back within {_PATIENCE} s and is abandoned "
+                f"an environment did not return within {_PATIENCE} s and is abandoned "
                 f"(thread {names})",
                 RuntimeWarning,
                 stacklevel=5,

@@ -94,7 +94,7 @@ class GymnasiumContext(_GameContext):
             callable, for example `max_episode_steps`.
 
     Raises:
-        TypeError: `env` is missing, or makes something else than an environment of arrays.
+        TypeError: `env` is missing, or makes something other than an environment of arrays.
         ValueError: An option is out of range, or other processes cannot import `env`.
         ImportError: Gymnasium is not installed.
     """

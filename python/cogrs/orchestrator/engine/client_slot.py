@@ -306,7 +306,7 @@ class ClientSlot(Actor):
 
     def _on_absence(self) -> None:
         window = self._settings.window
-        why = f"{self._label} did not come back within {window:g} s: {self._away}"
+        why = f"{self._label} did not return within {window:g} s: {self._away}"
         self._trial.actor_lost(self, why)
 
     def _on_no_join(self) -> None:

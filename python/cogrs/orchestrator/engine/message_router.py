@@ -60,9 +60,9 @@ class SenderBacklogs:
         waiting, held = self._items[sender], self._bytes[sender]
         most, most_bytes = settings.post_backlog, settings.post_backlog_bytes
         if waiting + items > most:
-            return f"{waiting} items of {sender!r} wait for their ticks, of at most {most}"
+            return f"{waiting} items of {sender!r} wait for their ticks; the limit is {most}"
         if held and held + size > most_bytes:
-            return f"{held} bytes of {sender!r} wait for their ticks, of at most {most_bytes}"
+            return f"{held} bytes of {sender!r} wait for their ticks; the limit is {most_bytes}"
         return ""
 
 
@@ -279,7 +279,7 @@ class MessageRouter:
             for kind, dropped in (("reward", rewards), ("message", messages)):
                 if dropped:
                     self._counts[f"dropped {kind}s"] += len(dropped)
-                    self._log_once(kind, sender, type(error).__name__, f"all of a reply: {error}")
+                    self._log_once(kind, sender, type(error).__name__, f"the whole reply: {error}")
         else:
             self.keep(sender, rewards, messages)
 
@@ -302,9 +302,7 @@ class MessageRouter:
     def _count_not_finite(self, sender: str) -> None:
         self._counts["not finite rewards"] += 1
         if self._counts["not finite rewards"] == 1:
-            what = (
-                "trial %s: a reward from %r is not finite: it is passed on, and counts for nothing"
-            )
+            what = "trial %s: a reward from %r is not finite: it is passed on, but not counted"
             self._log.warning(what, self._trial_id, sender)
 
     def _drop(self, kind: str, sender: str, reason: str, value: str | int | None = None) -> None:
@@ -317,5 +315,5 @@ class MessageRouter:
         """Log that something is dropped, once for each sender, kind and reason."""
         if (sender, kind, reason) not in self._logged:
             self._logged.add((sender, kind, reason))
-            log = "trial %s: %s from %r dropped, and further ones without a warning: %s"
+            log = "trial %s: %s from %r dropped; further ones are dropped without a warning: %s"
             self._log.warning(log, self._trial_id, kind, sender, text)

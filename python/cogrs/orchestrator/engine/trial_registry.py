@@ -85,7 +85,7 @@ class TrialRegistry:
         settings = self._settings
         if self.live >= settings.max_trials:
             raise ExhaustedError(
-                f"{self.live} trials have not ended, of at most {settings.max_trials}"
+                f"{self.live} trials have not ended; the limit is {settings.max_trials}"
             )
         self._check_params_bytes(params_bytes)
         self.live += 1
@@ -133,7 +133,7 @@ class TrialRegistry:
         if len(self._waiting) >= most:
             self._waiting = {each for each in self._waiting if _needs_clients(each)}
         if len(self._waiting) >= most:
-            raise ExhaustedError(f"{most} trials wait for clients to join, of at most {most}")
+            raise ExhaustedError(f"{most} trials wait for clients to join; the limit is {most}")
         return True
 
     def _check_params_bytes(self, more: int) -> None:
@@ -163,7 +163,7 @@ class TrialRegistry:
         """Queue all states, then every change; an ExhaustedError if too many calls watch."""
         most = self._settings.max_watchers
         if len(self._watchers) >= most:
-            raise ExhaustedError(f"{most} calls watch trials, of at most {most}")
+            raise ExhaustedError(f"{most} calls watch trials; the limit is {most}")
         watcher = TrialWatcher(reader, states, self._settings.watch_backlog)
         for trial in self._trials.values():
             watcher.tell(_change(trial), new=False)

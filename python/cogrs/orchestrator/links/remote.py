@@ -85,7 +85,7 @@ def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
         try:
             return parse(content) if len(content) <= SMALL else decode(kind, content)
         except TooManyFieldsError as error:
-            return _Fault(f"its answer has too much in it: {error}")
+            return _Fault(f"its answer is too large: {error}")
         except DecodeError:
             return _Fault("its answer cannot be decoded")
 

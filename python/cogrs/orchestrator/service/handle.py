@@ -48,7 +48,7 @@ class OrchestratorHandle(ServerHandle[Server]):
         return self._running.server.stats()
 
     def stop(self, grace: float = 10.0) -> None:
-        """End all trials, stop, and free the port. Again: nothing.
+        """End all trials, stop, and free the port. A second call does nothing.
 
         Methods of local components that do not return are named in a warning, and abandoned: this
         returns within a second more than `grace` in any case.
@@ -104,9 +104,9 @@ def serve_orchestrator(
     ```
 
     The arguments are those of `cogrs.orchestrator.serve`, and `uvloop`: run on uvloop if it is
-    installed. Only for a process with one event loop in all its life: gRPC for asyncio loses events
-    when uvloop's loops come and go beside others. Local components are called on the event loop of
-    the orchestrator; those of `cogrs.sdk` call plain methods on threads.
+    installed. Give it only in a process that has a single event loop for its whole life: gRPC for
+    asyncio loses events when uvloop's loops come and go beside others. Local components are called
+    on the event loop of the orchestrator; those of `cogrs.sdk` call plain methods on threads.
 
     Returns:
         The handle of an orchestrator that listens. Stop it, or use it as a context manager.

@@ -73,7 +73,7 @@ def _server_tls(paths: Mapping[str, Path], shown: Callable[[str], str]) -> Serve
         return None
     if certificate is None or key is None:
         pair = f"{shown('tls_certificate')}, {shown('tls_key')}"
-        raise ValueError(f"{pair}: expected both, got one or neither")
+        raise ValueError(f"{pair}: expected both, got one of them or neither")
     return ServerTls(certificate=certificate, key=key, client_ca=client_ca)
 
 

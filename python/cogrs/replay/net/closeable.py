@@ -23,7 +23,9 @@ class Closeable:
     """What to do instead of pickling."""
 
     def close(self) -> None:
-        """Wake all calls that wait, end all loops, and close all sockets. Again: nothing.
+        """Wake all calls that wait, end all loops, and close all sockets.
+
+        A second call does nothing.
 
         Messages that were sent still go out, for a second at most.
         """

@@ -46,7 +46,7 @@ class RequestSocket:
         deadline = Deadline.of("timeout", self._timeout)
         with self._shared.acquire(deadline) as socket:
             if socket is None:
-                raise self._timed_out(call, "no turn: others wait for")
+                raise self._timed_out(call, "other calls still wait for")
             try:
                 if not self._sent(socket, encode(self._sender, **body), deadline):
                     hint = "" if self._answered else self._transport.hint
@@ -84,7 +84,7 @@ class RequestSocket:
         if kind == "refusal":
             raise RuntimeError(f"{self._endpoint} refused: {escaped(header.refusal.reason)}")
         if kind != expected:
-            raise RuntimeError(f"{self._endpoint} answered with something else than {expected}")
+            raise RuntimeError(f"{self._endpoint} answered with something other than {expected}")
         return header
 
     def _timed_out(self, call: str, why: str, hint: str = "") -> TimeoutError:

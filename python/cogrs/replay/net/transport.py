@@ -69,7 +69,7 @@ class Transport(SocketContext):
         if self._curve is None:
             why = "it may want keys, and this client has none"
         else:
-            why = "it may have no keys, or another than server_key, or not allow this client's key"
+            why = "it may have no keys, a key other than server_key, or not allow this client's key"
         return f" (no connection; if the server is there, {why})"
 
     @property

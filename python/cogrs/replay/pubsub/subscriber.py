@@ -211,7 +211,7 @@ class Subscriber:
             key = TopicKey.of(frames[0].bytes)
             header = decode(frames[1])
             if header.WhichOneof("body") != "publication":
-                raise WireError("something else than a message of a topic")
+                raise WireError("something other than a message of a topic")
         except WireError as error:
             self.total_refused += 1
             text = "%s published %s; it is dropped, further ones are only counted"

@@ -284,7 +284,10 @@ class SubscriberQueues:
             return False
         if self._subscriptions >= MOST_SUBSCRIPTIONS:
             largest = max(self._keys, key=lambda each: len(self._keys[each]))
-            self._end(largest, f"for there are {MOST_SUBSCRIPTIONS} subscriptions, most of it")
+            self._end(
+                largest,
+                f"because there are {MOST_SUBSCRIPTIONS} subscriptions, most of them its own",
+            )
             return largest != peer
         return True
 
@@ -293,7 +296,7 @@ class SubscriberQueues:
         if peer is not None:
             self._strikes[peer] = self._strikes.get(peer, 0) + 1
             if self._strikes[peer] > MOST_STRIKES:
-                self._end(peer, "which has sent something else than subscriptions of cogrs")
+                self._end(peer, "which has sent something other than subscriptions of cogrs")
 
     def _end(self, peer: Peer, why: str) -> None:
         """Disconnect a peer, and forget its subscriptions."""

@@ -28,7 +28,7 @@ class ClientKeys:
             return
         with self._lock:
             if self._keys.setdefault(uuid, key) != key:
-                text = f"client {uuid:08x} has told another key before: choose another input_uuid"
+                text = f"client {uuid:08x} used another key before: choose another input_uuid"
                 raise WireError(text, "key")
             clients = self._clients.setdefault(key, {})
             clients.pop(uuid, None)

@@ -137,7 +137,7 @@ class ServerState:
             header = _request(frames)
             kind = header.WhichOneof("body")
             if kind in _OF_SAMPLERS and not sender.samples:
-                text = f"{kind}: this key may push alone, for it is not in allow_samplers"
+                text = f"{kind}: this key may only push, since it is not in allow_samplers"
                 raise WireError(text, "key")
             match kind:
                 case "publish":
@@ -266,7 +266,7 @@ class ServerState:
     def _give(self, request: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
         rows = request.rows
         if rows > MOST_SAMPLES:
-            text = f"{rows} samples, and one request may ask for {MOST_SAMPLES}"
+            text = f"{rows} samples; one request may ask for at most {MOST_SAMPLES}"
             raise WireError(text, "size")
         largest, whole = rows * self._largest_row, rows * row_bytes(self._memory)
         if largest > LARGEST_REPLY or whole > 2 * LARGEST_REPLY:
@@ -293,14 +293,14 @@ class ServerState:
     def _publish_priorities(self, message: pb.Priorities) -> None:
         rows = len(message.ids) // 8
         if rows > MOST_PRIORITY_ROWS:
-            text = f"priorities of {rows} rows, and one request may have {MOST_PRIORITY_ROWS}"
+            text = f"priorities of {rows} rows; one request may have at most {MOST_PRIORITY_ROWS}"
             raise WireError(text, "size")
         priorities = Priorities.read(message)
         if not self._ids or len(priorities.sender) != len(priorities.ids):
             raise WireError("priorities that this server cannot assign to clients", "cache")
         clients = priorities.num_clients
         if clients > MOST_PRIORITY_CLIENTS:
-            text = f"priorities for {clients} clients, and one request may have "
+            text = f"priorities for {clients} clients; one request may have at most "
             raise WireError(f"{text}{MOST_PRIORITY_CLIENTS}", "size")
         if self.publish is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
