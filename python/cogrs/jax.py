@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cogrs.namedtuples import ADVICE, by_field, replace_arrays
-from cogrs.optional_dependency import import_optional
+
+try:
+    import jax
+except ModuleNotFoundError as error:
+    if error.name != "jax":
+        raise
+    raise ImportError(
+        "cogrs.jax needs JAX, which is not installed: pip install jax, or follow "
+        "https://docs.jax.dev/en/latest/installation.html for this machine",
+        name="jax",
+    ) from error
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -14,12 +24,6 @@ __all__ = ["as_arrays"]
 
 # These always have 64 bits; the memory and `importance_weights` take them as they are.
 _KEPT = ("id", "probability")
-
-jax = import_optional(
-    "jax",
-    "cogrs.jax needs JAX",
-    "jax, or follow https://docs.jax.dev/en/latest/installation.html for this machine",
-)
 
 
 def as_arrays(batch: Any) -> Any:

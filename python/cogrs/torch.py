@@ -9,18 +9,22 @@ import numpy as np
 from cogrs.arrays import array_of_tensor, tensor_over
 from cogrs.namedtuples import ADVICE, by_field, replace_arrays
 from cogrs.nested import apart, record_of
-from cogrs.optional_dependency import import_optional
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        "cogrs.torch needs PyTorch, which is not installed: pip install torch, or follow "
+        "https://pytorch.org/get-started for this machine",
+        name="torch",
+    ) from error
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["RecordBuffer", "TupleBuffer", "as_arrays", "as_tensors", "buffers"]
-
-torch = import_optional(
-    "torch",
-    "cogrs.torch needs PyTorch",
-    "torch, or follow https://pytorch.org/get-started for this machine",
-)
 
 
 class RecordBuffer(dict[str, Any]):
@@ -101,8 +105,7 @@ def buffers(batch: Any) -> Any:
 
     def room(like: npt.NDArray[Any]) -> npt.NDArray[Any]:
         raw = torch.empty(like.nbytes, dtype=torch.uint8, pin_memory=locked).numpy()
-        made: npt.NDArray[Any] = raw.view(like.dtype).reshape(like.shape)
-        return made
+        return raw.view(like.dtype).reshape(like.shape)
 
     def like(name: str, given: Any) -> Any:
         array = given if isinstance(given, np.ndarray) else record_of(given)

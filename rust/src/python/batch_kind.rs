@@ -15,22 +15,15 @@ pub enum BatchKind {
     /// Of `sample` of a memory.
     Sample { nstep: bool, importance: Option<ImportanceOptions> },
     /// Of a cache.
-    Cache(ExtraColumns),
+    Cache { ids: bool, nstep: bool },
     /// Of `get_batch`; with ids it has senders too.
-    Batch(ExtraColumns),
+    Batch { ids: bool, nstep: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImportanceOptions {
     pub beta: f64,
     pub normalize: Normalize,
-}
-
-/// Columns that caches and batches of servers have on request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExtraColumns {
-    pub ids: bool,
-    pub nstep: bool,
 }
 
 /// One of the arrays that follow prev's and next's fields.
@@ -56,10 +49,6 @@ impl BatchKind {
             Id, ImportanceWeight, NStepDiscount, NStepReturn, NextTerminated, Probability, Sender,
             Weight,
         };
-        const NEITHER: ExtraColumns = ExtraColumns { ids: false, nstep: false };
-        const IDS: ExtraColumns = ExtraColumns { ids: true, nstep: false };
-        const NSTEP: ExtraColumns = ExtraColumns { ids: false, nstep: true };
-        const BOTH: ExtraColumns = ExtraColumns { ids: true, nstep: true };
         macro_rules! class {
             ($name:literal) => {{
                 static CLASS: BatchClass = BatchClass::new($name);
@@ -67,14 +56,20 @@ impl BatchKind {
             }};
         }
         match self {
-            Self::Cache(NEITHER) => (&[Weight], None),
-            Self::Cache(IDS) => (&[Weight, Id], None),
-            Self::Cache(NSTEP) => (&[Weight, NStepReturn, NStepDiscount], None),
-            Self::Cache(BOTH) => (&[Weight, Id, NStepReturn, NStepDiscount], None),
-            Self::Batch(NEITHER) => (&[Weight], class!("Batch")),
-            Self::Batch(IDS) => (&[Weight, Id, Sender], class!("IdBatch")),
-            Self::Batch(NSTEP) => (&[Weight, NStepReturn, NStepDiscount], class!("NStepBatch")),
-            Self::Batch(BOTH) => {
+            Self::Cache { ids: false, nstep: false } => (&[Weight], None),
+            Self::Cache { ids: true, nstep: false } => (&[Weight, Id], None),
+            Self::Cache { ids: false, nstep: true } => {
+                (&[Weight, NStepReturn, NStepDiscount], None)
+            }
+            Self::Cache { ids: true, nstep: true } => {
+                (&[Weight, Id, NStepReturn, NStepDiscount], None)
+            }
+            Self::Batch { ids: false, nstep: false } => (&[Weight], class!("Batch")),
+            Self::Batch { ids: true, nstep: false } => (&[Weight, Id, Sender], class!("IdBatch")),
+            Self::Batch { ids: false, nstep: true } => {
+                (&[Weight, NStepReturn, NStepDiscount], class!("NStepBatch"))
+            }
+            Self::Batch { ids: true, nstep: true } => {
                 (&[Weight, Id, Sender, NStepReturn, NStepDiscount], class!("NStepIdBatch"))
             }
             Self::Sample { nstep: false, importance: None } => {

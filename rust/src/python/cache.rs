@@ -5,7 +5,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::Error;
 use crate::python::batch::{arrays, draw_into};
-use crate::python::batch_kind::{BatchKind, ExtraColumns};
+use crate::python::batch_kind::BatchKind;
 use crate::python::batch_plan::BatchPlan;
 use crate::python::block::BatchMemory;
 use crate::python::memory::ReplayMemory;
@@ -29,7 +29,7 @@ pub fn draw_cache<'py>(
         handle.check_process()?;
         return Ok(None);
     }
-    let kind = BatchKind::Cache(ExtraColumns { ids, nstep });
+    let kind = BatchKind::Cache { ids, nstep };
     let (total, mut block, plan) = loop {
         let settings = handle.settings();
         let rows = settings.cache_size;
@@ -66,13 +66,6 @@ pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) 
     memory.get().handle.call(py, 0, |memory| memory.start_ids(random))
 }
 
-impl ExtraColumns {
-    /// The labels of caches of clients.
-    pub(super) fn labels(self) -> Labels {
-        Labels { ids: self.ids, senders: false, nstep: self.nstep }
-    }
-}
-
 /// The arrays of a batch, or their bytes, in the order in which they are sent: columns first, and of the fields
 /// those that the flags name.
 pub(super) fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
@@ -103,7 +96,7 @@ pub fn cache_layout(
 ) -> PyResult<(u32, usize, usize)> {
     memory.get().handle.call(py, 0, |memory: &mut Memory| {
         let settings = memory.settings();
-        let shape = CacheShape::new(memory.spec(), settings, ExtraColumns { ids, nstep }.labels());
+        let shape = CacheShape::new(memory.spec(), settings, Labels { ids, senders: false, nstep });
         let (flags, frame_stack) = sent_layout(settings);
         Ok::<_, Error>((flags, frame_stack, shape.largest()))
     })

@@ -11,13 +11,13 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::python::args::{seeded, size};
 use crate::python::batch::{copy_values, make};
-use crate::python::batch_kind::{BatchColumn, BatchKind, ExtraColumns};
+use crate::python::batch_kind::{BatchColumn, BatchKind};
 use crate::python::batch_plan::BatchPlan;
 use crate::python::cache::{frames, in_sent_order, sent_layout};
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
 use crate::python::message_frame::{MessageFrame, message_frames};
-use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::cache::{Cache, CacheShape, Labels};
 use crate::replay::cache_store::{CacheStore as Store, TakenSamples};
 use crate::replay::sender_counters::CacheCounts;
 use crate::replay::settings::Settings;
@@ -28,7 +28,8 @@ use crate::replay::settings::Settings;
 pub struct CacheStore {
     handle: Arc<MemoryHandle>,
     store: Mutex<Store<MessageFrame>>,
-    extra: ExtraColumns,
+    labels: Labels,
+    kind: BatchKind,
 }
 
 impl CacheStore {
@@ -59,7 +60,7 @@ impl CacheStore {
     }
 
     fn shape(&self, settings: &Settings) -> CacheShape {
-        CacheShape::new(self.handle.spec(), settings, self.extra.labels())
+        CacheShape::new(self.handle.spec(), settings, self.labels)
     }
 
     /// Runs `call` on the store under the settings in force.
@@ -120,9 +121,10 @@ impl CacheStore {
         let capacity = size("n_caches", n_caches, 1)?;
         let rng = seeded(seed)?;
         let handle = Arc::clone(&memory.get().handle);
-        let extra = ExtraColumns { ids, nstep };
-        let shape = CacheShape::new(handle.spec(), &handle.settings(), extra.labels());
-        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), extra })
+        let labels = Labels { ids, senders: false, nstep };
+        let kind = BatchKind::Batch { ids, nstep };
+        let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
+        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), labels, kind })
     }
 
     #[doc = stub_doc!(CacheStore.push)]
@@ -185,8 +187,7 @@ impl CacheStore {
         let shape = self.shape(&settings);
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan =
-            BatchPlan::new(self.handle.spec(), settings, BatchKind::Batch(self.extra), rows)?;
+        let plan = BatchPlan::new(self.handle.spec(), settings, self.kind, rows)?;
         make(py, &self.handle, &plan, out, |parts| self.take(py, &plan, shape, parts).map(drop))
     }
 
@@ -204,8 +205,7 @@ impl CacheStore {
             let nothing = PyList::empty(py);
             return (offered, unused, flags, frame_stack, nothing, shortage).into_pyobject(py);
         }
-        let plan =
-            BatchPlan::new(self.handle.spec(), settings, BatchKind::Batch(self.extra), rows)?;
+        let plan = BatchPlan::new(self.handle.spec(), settings, self.kind, rows)?;
         let mut block = self.handle.pool.take(plan.layout.size())?;
         let (offered, unused) = self.take(py, &plan, shape, &mut plan.layout.cut(block.bytes()))?;
         let frames = frames(py, block, &plan)?;

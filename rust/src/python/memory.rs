@@ -16,7 +16,7 @@ use crate::python::args::{
     seeded, shown, size, wrong_type,
 };
 use crate::python::batch;
-use crate::python::batch_kind::{BatchKind, ExtraColumns, ImportanceOptions};
+use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
@@ -180,7 +180,7 @@ impl ReplayMemory {
         batch_size: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = BatchKind::Batch(ExtraColumns::default());
+        let kind = BatchKind::Batch { ids: false, nstep: false };
         batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
     }
 

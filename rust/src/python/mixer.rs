@@ -9,7 +9,7 @@ use pyo3::types::PyList;
 
 use crate::python::args::{seeded, size};
 use crate::python::batch::make;
-use crate::python::batch_kind::{BatchKind, ExtraColumns};
+use crate::python::batch_kind::BatchKind;
 use crate::python::batch_plan::BatchPlan;
 use crate::python::cache::in_sent_order;
 use crate::python::memory::ReplayMemory;
@@ -54,7 +54,7 @@ impl SampleMixer {
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let handle = Arc::clone(&memory.get().handle);
-        let kind = BatchKind::Batch(ExtraColumns { ids, nstep });
+        let kind = BatchKind::Batch { ids, nstep };
         let labels = Labels { ids, senders: ids, nstep };
         let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
         let rng = seeded(seed)?;

@@ -12,12 +12,7 @@ use crate::error::Error;
 use crate::python::args::{integer, number, wrong_type};
 use crate::python::array::is_viewable;
 use crate::python::exit::call_python;
-
-#[derive(Debug, Clone)]
-pub enum Numbers {
-    One(f64),
-    Many(Vec<f64>),
-}
+use crate::replay::settings::Numbers;
 
 impl Numbers {
     /// `count` numbers, for which a scalar may stand; `ValueError` when there are more or fewer.

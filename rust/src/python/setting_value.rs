@@ -6,8 +6,8 @@ use pyo3::types::{PyBool, PyDict, PyString};
 
 use crate::error::{Error, Result};
 use crate::python::args::{flag, number, shown, size, text, wrong_type};
-use crate::python::numbers::{Numbers, numbers};
-use crate::replay::settings::{DimensionValues, FLAGS, FramePadding, NewPriority, Settings};
+use crate::python::numbers::numbers;
+use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
 
 /// The effect of a given value on the settings, which are checked afterwards.
@@ -51,10 +51,10 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
         "max_episode" => plain(size(name, value, 0)?, |settings| &mut settings.max_episode),
         "reuse_cache" => plain(flag(name, value)?, |settings| &mut settings.reuse_cache),
         "discount_factor" => {
-            checked(leading(name, value)?, |settings, given| settings.set_discount_factor(&given))
+            checked(numbers(name, value)?, |settings, given| settings.set_discount_factor(&given))
         }
         "reward_coeff" => {
-            checked(leading(name, value)?, |settings, given| settings.set_reward_coeff(&given))
+            checked(numbers(name, value)?, |settings, given| settings.set_reward_coeff(&given))
         }
         "cache_flags" => {
             checked(cache_flags(value)?, |settings, flags| settings.set_cache_flags(&flags))
@@ -130,13 +130,6 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         return Err(Error::value("fields", EXPECTED, shown(value)).into());
     }
     Ok(flags)
-}
-
-fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<DimensionValues> {
-    Ok(match numbers(name, value)? {
-        Numbers::One(value) => DimensionValues::All(value),
-        Numbers::Many(values) => DimensionValues::Some(values),
-    })
 }
 
 fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {

@@ -135,14 +135,14 @@ impl Settings {
 
     /// Sets gamma: one number for all dimensions, or the leading ones. Fails with [`Error::Value`] unless all are
     /// finite and >= 0 and there are not too many.
-    pub fn set_discount_factor(&mut self, values: &DimensionValues) -> Result<()> {
+    pub fn set_discount_factor(&mut self, values: &Numbers) -> Result<()> {
         check_gamma(values.as_slice())?;
         values.write("discount_factor", &mut self.discount_factor)
     }
 
     /// Sets the coefficients of the priority: one number for all dimensions, or the leading ones. Fails with
     /// [`Error::Value`] unless all are finite and there are not too many.
-    pub fn set_reward_coeff(&mut self, values: &DimensionValues) -> Result<()> {
+    pub fn set_reward_coeff(&mut self, values: &Numbers) -> Result<()> {
         check_coeff(values.as_slice())?;
         values.write("reward_coeff", &mut self.reward_coeff)
     }
@@ -194,28 +194,28 @@ fn check_coeff(values: &[f64]) -> Result<()> {
     }
 }
 
-/// New values of reward dimensions.
+/// One number or a list of them. Of a setting with a number per reward dimension a list sets the leading ones.
 #[derive(Debug, Clone)]
-pub enum DimensionValues {
-    /// One number for all dimensions.
-    All(f64),
-    /// Numbers for the leading dimensions; the others keep theirs.
-    Some(Vec<f64>),
+pub enum Numbers {
+    /// One number, for all.
+    One(f64),
+    /// A number for each.
+    Many(Vec<f64>),
 }
 
-impl DimensionValues {
+impl Numbers {
     fn as_slice(&self) -> &[f64] {
         match self {
-            Self::All(value) => std::slice::from_ref(value),
-            Self::Some(values) => values,
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
         }
     }
 
     fn write(&self, name: &str, target: &mut [f64]) -> Result<()> {
         let dims = target.len();
         match self {
-            Self::All(value) => target.fill(*value),
-            Self::Some(values) => {
+            Self::One(value) => target.fill(*value),
+            Self::Many(values) => {
                 let Some(leading) = target.get_mut(..values.len()) else {
                     let expected = format!("at most {dims} numbers, one per reward dimension");
                     return Err(Error::value(name, expected, format!("{} numbers", values.len())));
