@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -30,3 +31,22 @@ def renamed_argument(
         return call
 
     return decorate
+
+
+def former_module(former: str, *modules: str) -> Callable[[str], Any]:
+    """Warn that a module has another name, and return a `__getattr__` for it.
+
+    Args:
+        former: The former name.
+        *modules: The modules that have its names now, the present name first.
+    """
+    text = f"{former} is now {modules[0]}"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+
+    def find(name: str) -> Any:
+        for module in map(importlib.import_module, modules):
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(f"module {former!r} has no attribute {name!r}")
+
+    return find

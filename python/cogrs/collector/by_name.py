@@ -26,6 +26,13 @@ class CreatesByName(type):
         """Create an object of this class, or of that of the game that comes first."""
         if hasattr(cls, "_options_type"):
             return super().__call__(*args, **options)
+        if any(isinstance(base, CreatesByName) for base in cls.__bases__):
+            raise TypeError(
+                f"{cls.__name__} is abstract: subclass the class of a game, such as "
+                "cogrs.collector.games.cartpole.CartPoleContext"
+            )
+        if not args and "name" in options:
+            args = (options.pop("name"),)
         if not args or isinstance(args[0], ContextOptions):
             raise TypeError(
                 "GameContext is abstract: create a concrete one, e.g. "

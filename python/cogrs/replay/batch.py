@@ -8,6 +8,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from cogrs.deprecation import renamed_argument
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -144,6 +146,13 @@ class NStepIdBatch(NamedTuple):
         """The former name of `id`, deprecated."""
         warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
         return self.id
+
+
+# `ids` as a keyword argument; the body of a NamedTuple may not have these methods.
+for _class in (IdBatch, NStepIdBatch):
+    _take_ids = renamed_argument("ids", "id")
+    _class.__new__ = staticmethod(_take_ids(_class.__new__))  # type: ignore[assignment]
+    _class._replace = _take_ids(_class._replace)  # type: ignore[assignment,method-assign]
 
 
 AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch
