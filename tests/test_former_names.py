@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 import warnings
@@ -101,6 +102,16 @@ def test_name_of_a_game_is_taken_as_a_keyword() -> None:
     assert type(context) is cogrs.collector.games.cartpole.CartPoleContext
 
 
+def test_signature_of_a_game_context_is_that_of_its_init() -> None:
+    class Few(cogrs.collector.games.cartpole.CartPoleContext):
+        def __init__(self, num_games: int) -> None:
+            super().__init__(cogrs.ContextOptions(num_games=num_games))
+
+    assert list(inspect.signature(Few).parameters) == ["num_games"]
+    assert list(inspect.signature(cogrs.GameContext).parameters) == ["args", "options"]
+    assert Few(3).co.num_games == 3
+
+
 def test_subclass_of_the_abstract_game_context_creates_no_other_class_by_name() -> None:
     class Mine(cogrs.GameContext):
         pass
@@ -108,3 +119,11 @@ def test_subclass_of_the_abstract_game_context_creates_no_other_class_by_name() 
     for args in [(), ("cartpole",)]:
         with pytest.raises(TypeError, match="Mine is abstract: subclass the class of a game"):
             Mine(*args)
+
+
+def test_argument_by_both_names_is_refused() -> None:
+    with pytest.raises(TypeError, match="ids: expected one of ids= and id=, got both"):
+        IdBatch(prev=1, next=2, weight=3, id=4, ids=5, sender=6)  # type: ignore[call-arg, arg-type]
+    inputs = {"s": ("float32", (2,))}
+    with pytest.raises(TypeError, match="expected one of timeout_usec= and timeout=, got both"):
+        cogrs.collector.RequestBatcher(inputs, inputs, 1, timeout=1.0, timeout_usec=1)

@@ -17,12 +17,17 @@ R = TypeVar("R")
 def renamed_argument(
     old: str, new: str, convert: Callable[[Any], Any] = lambda value: value
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Accept argument `new` of a function by its old name too; `convert` makes its value."""
+    """Accept argument `new` of a function by its old name too; `convert` makes its value.
+
+    The function raises a TypeError if it is given by both names.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if old in kwargs:
+                if new in kwargs:
+                    raise TypeError(f"{old}: expected one of {old}= and {new}=, got both")
                 text = f"{old}= is now {new}="
                 warnings.warn(text, DeprecationWarning, stacklevel=2)
                 kwargs[new] = convert(kwargs.pop(old))

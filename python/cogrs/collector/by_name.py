@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 from cogrs.collector.options import ContextOptions
@@ -21,6 +22,12 @@ class CreatesByName(type):
 
     A class with `_options_type` is that of a game, and creates its own objects.
     """
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The arguments of `__init__`: those of this method say nothing."""
+        parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+        return inspect.Signature([each for each in parameters if each.name != "self"])
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         """Create an object of this class, or of that of the game that comes first."""

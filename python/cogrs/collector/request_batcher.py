@@ -61,7 +61,7 @@ class RequestBatcher(NotPicklable):
     Raises:
         ValueError: A number or a shape is out of range.
         TypeError: A dtype has no fixed size, holds objects, or brings a shape of its own; inputs or
-            replies are not mappings.
+            replies are not mappings; or `timeout` and `timeout_usec` are both given.
         MemoryError: The system refuses the memory.
     """
 
@@ -79,6 +79,10 @@ class RequestBatcher(NotPicklable):
         seconds = check_timeout("timeout", timeout, above=True)
         usec = 0 if seconds is None else max(1, round(seconds * 1e6))
         if timeout_usec is not None:
+            if timeout is not None:
+                raise TypeError(
+                    "timeout_usec: expected one of timeout_usec= and timeout=, got both"
+                )
             usec = check_integer("timeout_usec", timeout_usec, 0)
             text = f"timeout_usec={usec} is now timeout={usec / 1e6 or None}, in seconds"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
