@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,6 +82,70 @@ print(gymnasium.mine)
     assert run(script).strip() == "3"
 
 
+def test_import_of_gymnasium_after_a_reload_of_cogrs_registers_the_ids() -> None:
+    script = """import importlib, cogrs, cogrs.game_ids
+importlib.reload(cogrs.game_ids)
+importlib.reload(cogrs)
+import gymnasium
+print("cogrs/CartPole-v1" in gymnasium.registry)
+"""
+    assert run(script).strip() == "True"
+
+
+def test_reload_of_gymnasium_registers_the_ids_again_by_its_own_loader() -> None:
+    script = """import importlib, sys, cogrs, gymnasium
+for name in [name for name in sys.modules if name.partition(".")[0] == "gymnasium"]:
+    del sys.modules[name]
+import gymnasium
+importlib.reload(gymnasium)
+print("cogrs/CartPole-v1" in gymnasium.registry, type(gymnasium.__spec__.loader).__name__)
+"""
+    assert run(script).split() == ["True", "SourceFileLoader"]
+
+
+def test_loader_that_gymnasium_shares_with_other_modules_is_left_as_it_is(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("gymnasium.py", "mine = 3")
+        archive.writestr("other.py", "mine = 4")
+    script = f"""import sys, cogrs
+sys.path.insert(0, {str(tmp_path / "all.zip")!r})
+import gymnasium, other
+print(gymnasium.mine, other.mine, "exec_module" in vars(other.__loader__))
+"""
+    assert run(script).split() == ["3", "4", "False"]
+
+
+def test_import_of_cogrs_while_a_thread_imports_gymnasium_registers_the_ids() -> None:
+    # The module is in sys.modules, and has not run yet, when cogrs is imported.
+    script = """import importlib, sys, threading
+begun, go_on = threading.Event(), threading.Event()
+importing = threading.Thread(target=importlib.import_module, args=["gymnasium"])
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        if name == "gymnasium.core":
+            begun.set()
+            go_on.wait(60)
+sys.meta_path.insert(0, Gate())
+importing.start()
+begun.wait(60)
+threading.Timer(0.05, go_on.set).start()
+import cogrs
+importing.join()
+import gymnasium
+print("cogrs/CartPole-v1" in gymnasium.registry)
+"""
+    assert run(script).strip() == "True"
+
+
+def test_import_of_cogrs_takes_a_mock_in_the_place_of_gymnasium() -> None:
+    script = """import sys, unittest.mock
+sys.modules["gymnasium"] = unittest.mock.MagicMock()
+import cogrs
+print(cogrs.ContextOptions().num_games)
+"""
+    assert run(script).strip()
+
+
 @by_game
 def test_limit_at_gymnasium_is_that_of_the_game(game: str) -> None:
     envs = gymnasium.make_vec(id_of(game), num_envs=2)
@@ -133,3 +200,11 @@ def test_make_vec_takes_the_options_of_vector_env() -> None:
         gymnasium.make_vec("cogrs/Pendulum-v1", 3, render_mode="human")
     envs.close()
     twin.close()
+
+
+def test_copy_of_a_vector_of_a_built_in_game_is_refused_by_name() -> None:
+    envs = gymnasium.make_vec("cogrs/CartPole-v1", 2)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="a VectorEnv of a built-in game cannot be copied"):
+            copied(envs)
+    envs.close()

@@ -71,7 +71,7 @@ def test_check_of_a_good_argument_returns_its_value(call: Callable[[], Any], val
         (lambda: check_number("x", math.nan), ValueError, "x: expected a finite number, got nan"),
         (lambda: check_number("x", np.ones(2)), TypeError, "expected a finite number, got ndarray"),
         (lambda: check_seconds("x", True), TypeError, "x: expected seconds >= 0, got bool"),
-        (lambda: check_seconds("x", np.bool_(True)), TypeError, "expected seconds >= 0, got bool"),
+        (lambda: check_seconds("x", np.bool_(True)), TypeError, "seconds >= 0, got numpy.bool"),
         (lambda: check_seconds("x", -1), ValueError, "x: expected seconds >= 0, got -1"),
         (lambda: check_seconds("x", math.inf), ValueError, "x: expected seconds >= 0, got inf"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import warnings
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -35,7 +36,7 @@ def renamed_argument(
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if old in kwargs:
                 if new in kwargs or len(args) >= number:
-                    raise TypeError(f"{old}: expected nothing beside {new}, its new name")
+                    raise TypeError(f"{old}: expected one of {old}= and {new}=, got both")
                 warn_renamed(f"{old}=", f"{new}=")
                 kwargs[new] = convert(kwargs.pop(old))
             return function(*args, **kwargs)
@@ -43,3 +44,22 @@ def renamed_argument(
         return call
 
     return decorate
+
+
+def former_module(former: str, *modules: str) -> Callable[[str], Any]:
+    """Warn that a module has another name, and return a `__getattr__` for it.
+
+    Args:
+        former: The former name.
+        *modules: The modules that have its names now, the present name first.
+    """
+    text = f"{former} is now {modules[0]}"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+
+    def find(name: str) -> Any:
+        for module in map(importlib.import_module, modules):
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(f"module {former!r} has no attribute {name!r}")
+
+    return find

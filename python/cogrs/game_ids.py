@@ -7,6 +7,7 @@ has a finder of modules do so later, right after Gymnasium's own import, where i
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 # As a type checker knows it: `typing` takes long to import.
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 BUILT_IN_GAMES = {
     "acrobot": ("Acrobot-v1", 500),
@@ -35,7 +37,8 @@ def class_stem(name: str) -> str:
 
 def _register_games(gymnasium: ModuleType) -> None:
     """Register the ids `cogrs/CartPole-v1`, ...; not with another module of that name, or 0.x."""
-    if not hasattr(gymnasium, "make_vec") or gymnasium.__version__.startswith("0."):
+    version = getattr(gymnasium, "__version__", None)
+    if not hasattr(gymnasium, "make_vec") or type(version) is not str or version.startswith("0."):
         return
     from gymnasium.envs.registration import register, registry
 
@@ -53,30 +56,51 @@ def _register_games(gymnasium: ModuleType) -> None:
 def register_games_with_gymnasium() -> None:
     """Register the ids now if Gymnasium is imported, else as soon as it is."""
     module = sys.modules.get("gymnasium")
-    if module is not None:
-        _register_games(module)
-    elif not any(isinstance(finder, _GymnasiumFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _GymnasiumFinder())
+    if module is None:
+        if not any(isinstance(finder, _GymnasiumFinder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _GymnasiumFinder())
+        return
+    if getattr(getattr(module, "__spec__", None), "_initializing", False):
+        # Another thread is importing it: this waits until it is done.
+        module = importlib.import_module("gymnasium")
+    _register_games(module)
 
 
 class _GymnasiumFinder:
-    """Finds Gymnasium by the other finders, and registers the games after its import."""
+    """Finds Gymnasium by the finders after it, and registers the games after its import."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
-        others = [each for each in sys.meta_path if each is not self]
-        found = (each.find_spec(name, path, target) for each in others)
+        # Not all others: a finder before it, such as one of a reloaded cogrs, may call this one.
+        finders = list(sys.meta_path)
+        after = finders[finders.index(self) + 1 :] if self in finders else []
+        found = (each.find_spec(name, path, target) for each in after if hasattr(each, "find_spec"))
         spec = next((each for each in found if each is not None), None)
-        loader = None if spec is None else spec.loader
-        if loader is not None:
-            execute = loader.exec_module
-
-            def execute_and_register(module: ModuleType) -> None:
-                execute(module)
-                _register_games(module)
-
-            loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _RegisteringLoader(spec.loader)  # type: ignore[assignment]
         return spec
+
+
+class _RegisteringLoader:
+    """Loads Gymnasium by its own loader, and then registers the games.
+
+    That loader is left as it is, since other modules may have the same one.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_loader":
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _register_games(module)

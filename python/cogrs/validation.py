@@ -162,4 +162,5 @@ def _is_numpy_bool(value: object) -> bool:
 
 
 def _type_name(value: object) -> str:
-    return type(value).__name__
+    # NumPy's bool has the name of Python's.
+    return f"{'numpy.' if _is_numpy_bool(value) else ''}{type(value).__name__}"

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
         ({"s": np.zeros(3), "id": float("nan")}, ValueError, "id: nan does not fit"),
         ({"s": [1e300, 0, 0], "id": 1}, ValueError, "s: expected values that fit float32"),
         ({"s": np.ma.masked_equal([1, 2, 3], 2), "id": 1}, TypeError, "s: .*without a mask"),
+        (
+            {"s": np.ma.masked_equal(np.array([1, 2, 3], np.float32), 2), "id": 1},
+            TypeError,
+            "s: .*without a mask",
+        ),
         ({"s": [[1], [2, 3]], "id": 1}, ValueError, "s: expected float32"),
         ({1: 2}, ValueError, "inputs: expected"),
         ("s", TypeError, "inputs: expected a mapping, got str"),
@@ -53,11 +58,17 @@ def test_values_are_converted_and_left_alone() -> None:
 
     given = np.arange(6.0)[::2]
     given.flags.writeable = False
+
+    class Own(np.ndarray):
+        """Of the dtype and shape of the rows, and of a class of its own."""
+
+    row = np.array([0, 2, 4], np.float32)
+    others = [given, [0, 2, 4], (0.0, 2.0, 4.0), row.astype(np.int16), row.view(Own)]
     with served(asked, note):
-        for s in (given, [0, 2, 4], (0.0, 2.0, 4.0), np.array([0, 2, 4], np.int16)):
+        for s in (*others, np.ma.masked_equal(row, 3)):
             asked.ask({"s": s, "id": np.int32(7)}, LIMIT)
         asked.ask({"s": given, "id": True}, LIMIT)
-    assert seen == [([0, 2, 4], 7)] * 4 + [([0, 2, 4], 1)]
+    assert seen == [([0, 2, 4], 7)] * 6 + [([0, 2, 4], 1)]
 
 
 @pytest.mark.parametrize(

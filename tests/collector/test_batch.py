@@ -43,6 +43,8 @@ def test_setting_a_key_writes_into_its_array_and_misfits_raise() -> None:
                 reply[0]["a"][:] = [1, 0]
             with pytest.raises(ValueError, match=r"a: expected whole numbers for int64, got 0\.5"):
                 reply[0]["a"] = 0.5
+            with pytest.raises(TypeError, match="a: expected values without a mask"):
+                reply[0]["a"] = np.ma.masked_equal([0, 1, 0, 1], 1)
             reply[0]["a"] = np.ones(4, np.float32)
             with pytest.raises(KeyError):
                 reply[0]["V"] = 1

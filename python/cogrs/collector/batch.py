@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 
+from cogrs.arrays import refuse_mask
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,7 +32,9 @@ class ReplyArrays(dict[str, "npt.NDArray[Any]"]):
         Raises:
             KeyError: The description has no such key.
             ValueError: An array of integers is given fractions, or the shape differs.
+            TypeError: Values are masked.
         """
+        refuse_mask(key, value)
         target: Any = self[key]
         if isinstance(target, np.ndarray) and target.dtype.kind in "iu":
             array = np.asarray(value)

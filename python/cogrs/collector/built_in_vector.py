@@ -16,7 +16,7 @@ import numpy as np
 from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.game_error import GameError
-from cogrs.collector.options import ContextOptions
+from cogrs.collector.options import ContextOptions, NotPicklable
 from cogrs.collector.suggest import check_options
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ _OUTCOME = ("last_r", "ended", "cut")
 """The columns of a state beside those of its game."""
 
 
-class BuiltInVector:
+class BuiltInVector(NotPicklable):
     """The games of a `VectorEnv`: one batch of all of them, whose replies are the actions.
 
     Attributes:
         observation_space: That of each game.
         action_space: Likewise.
     """
+
+    _called = "VectorEnv of a built-in game"
 
     def __init__(self, name: str, count: int, num_threads: int, options: Mapping[str, Any]) -> None:
         """Create the games; TypeError or ValueError for a wrong option."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 from cogrs.collector.options import ContextOptions
@@ -22,10 +23,23 @@ class CreatesByName(type):
     A class with `_options_type` is that of a game, and creates its own objects.
     """
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The arguments of `__init__`: those of this method say nothing."""
+        parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+        return inspect.Signature([each for each in parameters if each.name != "self"])
+
     def __call__(cls, *args: Any, **options: Any) -> Any:
         """Create an object of this class, or of that of the game that comes first."""
         if hasattr(cls, "_options_type"):
             return super().__call__(*args, **options)
+        if any(isinstance(base, CreatesByName) for base in cls.__bases__):
+            raise TypeError(
+                f"{cls.__name__} is abstract: subclass the class of a game, such as "
+                "cogrs.collector.games.cartpole.CartPoleContext"
+            )
+        if not args and "name" in options:
+            args = (options.pop("name"),)
         if not args or isinstance(args[0], ContextOptions):
             raise TypeError(
                 "GameContext is abstract: create a concrete one, e.g. "

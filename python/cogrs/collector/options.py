@@ -102,8 +102,11 @@ class ContextOptions:
 class NotPicklable:
     """Base of classes whose memory, threads and locks a copy cannot share."""
 
+    _called = ""
+    """The name in the error, if it is not that of the class."""
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: its memory and threads are this "
-            "process's; create another with the same arguments"
+            f"a {self._called or type(self).__name__} cannot be copied or pickled: its memory and "
+            "threads are this process's; create another with the same arguments"
         )

@@ -66,7 +66,7 @@ class RequestBatcher(NotPicklable):
     Raises:
         ValueError: A number or a shape is out of range.
         TypeError: A dtype has no fixed size, holds objects, or brings a shape of its own; inputs or
-            replies are not mappings.
+            replies are not mappings; or `timeout` and `timeout_usec` are both given.
         MemoryError: The system refuses the memory.
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from cogrs.deprecation import warn_renamed
+from cogrs.deprecation import renamed_argument, warn_renamed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,6 +145,13 @@ class NStepIdBatch(NamedTuple):
         """The former name of `id`, deprecated."""
         warn_renamed("ids", "id")
         return self.id
+
+
+# `ids` as a keyword argument; the body of a NamedTuple may not have these methods.
+for _class in (IdBatch, NStepIdBatch):
+    _take_ids = renamed_argument("ids", "id")
+    _class.__new__ = staticmethod(_take_ids(_class.__new__))  # type: ignore[assignment]
+    _class._replace = _take_ids(_class._replace)  # type: ignore[assignment,method-assign]
 
 
 AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch

@@ -24,9 +24,9 @@ _BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 class ActionStream:
     """One call of ActionStream.
 
-    It is read ahead: when a trial ends while an actor thinks, writing fails, and gRPC for asyncio
-    drops replies that were not read yet, final data and status included
-    (https://github.com/grpc/grpc/issues/36066).
+    It is read ahead, and by iteration: when a trial ends while an actor thinks, writing fails, and
+    from then on `read` of gRPC for asyncio returns no reply that was not read yet, neither final
+    data nor status (https://github.com/grpc/grpc/issues/36066). Iteration goes on to the end.
 
     A hand-shake, which is a request without an action, goes out first: orchestrators take a first
     request with an empty action for one.
@@ -85,7 +85,7 @@ class ActionStream:
 
     async def _read(self) -> None:
         try:
-            while (reply := await self._call.read()) is not grpc.aio.EOF:
+            async for reply in self._call:
                 self._replies.append(reply)
                 self._news.set()
                 while len(self._replies) == _AHEAD:

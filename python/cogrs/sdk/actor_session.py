@@ -57,7 +57,10 @@ class ActorSession(ABC):
 
     @abstractmethod
     async def send_reward(self, reward: Reward) -> None:
-        """Reward actors: a client at once, an agent with its next action."""
+        """Reward actors: a client at once, an agent with its next action.
+
+        The reward is dropped if the trial has ended meanwhile; the next event is `Final` then.
+        """
 
     @abstractmethod
     async def send_message(self, message: Message) -> None:

@@ -146,16 +146,14 @@ class ClientSession(ActorSession):
         await self._stream.write(pb.TrialActionRequest(action=common_pb2.Action(content=content)))
 
     async def send_reward(self, reward: Reward) -> None:
-        """Reward actors, at once."""
+        """Reward actors, at once; see `ActorSession.send_reward`."""
         request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
-        with raising_remote_errors(self._client.connection.endpoint):
-            await self._client.connection.stub.SendReward(request, metadata=self._metadata)
+        await self._send(self._client.connection.stub.SendReward, request)
 
     async def send_message(self, message: Message) -> None:
-        """Send user data to actors, or the environment, at once."""
+        """Send user data to actors, or the environment, at once; see `send_reward`."""
         request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))
-        with raising_remote_errors(self._client.connection.endpoint):
-            await self._client.connection.stub.SendMessage(request, metadata=self._metadata)
+        await self._send(self._client.connection.stub.SendMessage, request)
 
     async def leave(self) -> None:
         """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`.
@@ -186,6 +184,16 @@ class ClientSession(ActorSession):
 
     def _open(self) -> ActionStream:
         return ActionStream(self._client.connection.stub.ActionStream(metadata=self._metadata))
+
+    async def _send(self, call: Any, request: Any) -> None:
+        with raising_remote_errors(self._client.connection.endpoint):
+            try:
+                await call(request, metadata=self._metadata)
+            except grpc.aio.AioRpcError as error:
+                # Unless the end was seen already, the next event tells it.
+                ended = error.code() is grpc.StatusCode.FAILED_PRECONDITION
+                if not ended or self._over or self.final is not None:
+                    raise
 
     async def _receive(self) -> None:
         try:

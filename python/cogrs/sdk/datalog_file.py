@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.sdk.datalog import DatalogSink
 from cogrs.sdk.datalog_row import check_size, rows_of, size_of
@@ -63,3 +65,13 @@ class FileSink(DatalogSink):
 
     def _add(self, rows: list[Row], size: int) -> None:
         raise NotImplementedError
+
+
+_MOVED = ("JsonLinesSink", "ParquetSink", "read_log")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.{name} is now cogrs.sdk.{name}", DeprecationWarning, stacklevel=2)
+    return getattr(importlib.import_module("cogrs.sdk"), name)

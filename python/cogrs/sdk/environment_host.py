@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from cogrs.sdk.codecs import CodecRegistry
-    from cogrs.sdk.trial import Trial
+    from cogrs.sdk.trial import Actor, Trial
     from cogrs.threads import ThreadPool
 
 
@@ -118,12 +118,20 @@ class _HostedEnvironment(HostedComponent[Environment]):
         if len(contents) != len(actors) and (contents or not last):
             raise ValueError(f"actions: expected {len(actors)}, got {len(contents)}")
         return {
-            actor.name: decoded(
-                self._codecs.of(actor).action, content, f"action of {actor.name!r}"
-            ).value
+            actor.name: self._action(actor, content)
             for actor, content in zip(actors, contents, strict=False)
             if actor.name not in self._observers and (content or not last)
         }
+
+    def _action(self, actor: Actor, content: bytes) -> Any:
+        try:
+            codec = self._codecs.of(actor).action
+            return decoded(codec, content, f"action of {actor.name!r}").value
+        except ValueError as error:
+            if content:
+                raise
+            hint = "if it is an observer, name it in `observers` of the environment too"
+            raise ValueError(f"{error}; {hint}") from error
 
     def _reply(self, update: Update) -> pb.EnvActionReply:
         return pb.EnvActionReply(

@@ -5,6 +5,7 @@ The same `Player` stores them; its decisions are the log's actions instead of a 
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -126,6 +127,11 @@ class ReplaySink(DatalogSink):
             self._decisions.action = None
         observation = sample.observations.get(name)
         await player.end(Final(observation, sample.rewards.get(name, ())))
+
+    def judged(self, state: Any, action: Any) -> PolicyAnnotation:
+        """Deprecated: the former name of `annotation`."""
+        warnings.warn("judged() is now annotation()", DeprecationWarning, stacklevel=2)
+        return self.annotation(state, action)
 
     def annotation(self, state: Any, action: Any) -> PolicyAnnotation:
         """Return what the policy says of a step."""

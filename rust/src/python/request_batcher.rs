@@ -31,7 +31,8 @@ pub struct RequestBatcher {
 
 impl TensorSpec {
     fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
-        match value.cast::<PyUntypedArray>() {
+        // Not a subclass, which may mean something else by its memory: a masked array does.
+        match value.cast_exact::<PyUntypedArray>() {
             Ok(array) if is_plain(array, &self.dtype, &[], &self.spec.shape) => {
                 Ok(ValueBytes::Array(array.clone()))
             }

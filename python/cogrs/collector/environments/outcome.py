@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cogrs.arrays import refuse_mask
 from cogrs.shown import shown
 
 
@@ -31,7 +32,7 @@ def number_of(name: str, value: Any) -> float:
 
     Raises:
         ValueError: `value` does not have exactly one element.
-        TypeError: `value` is not a real number.
+        TypeError: `value` is not a real number, or is masked.
     """
     # float64 of NumPy is a float of Python's.
     return float(value) if isinstance(value, float) else float(_element(name, value, "one number"))
@@ -42,7 +43,7 @@ def flag_of(name: str, value: Any) -> bool:
 
     Raises:
         ValueError: `value` does not have exactly one element.
-        TypeError: `value` is neither a bool nor a real number.
+        TypeError: `value` is neither a bool nor a real number, or is masked.
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -50,6 +51,7 @@ def flag_of(name: str, value: Any) -> bool:
 
 
 def _element(name: str, value: Any, expected: str) -> Real:
+    refuse_mask(name, value)
     listed = np.asarray(value) if isinstance(value, list | tuple) else value
     shape = tuple(getattr(listed, "shape", ()))
     if math.prod(shape) != 1:
