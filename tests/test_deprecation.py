@@ -53,7 +53,7 @@ def test_old_argument_is_converted_and_warns_at_the_line_of_the_caller() -> None
 def test_old_and_new_argument_together_raise_type_error_with_both_names(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    with pytest.raises(TypeError, match="timeout_ms: expected one of timeout_ms= and timeout=, got both"):
+    with pytest.raises(TypeError, match="expected one of timeout_ms= and timeout=, got both"):
         Waiter().wait(*args, **kwargs, timeout_ms=20)
 
 

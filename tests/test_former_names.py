@@ -46,7 +46,7 @@ def test_former_module_has_the_names_of_the_present_one_and_warns(former: str) -
         module.no_such_name  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_import_of_a_former_module_warns_at_the_line_that_imports_it() -> None:
+def test_import_of_a_former_module_warns_at_the_importing_line() -> None:
     script = "\nimport cogrs.workers.actor"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60

@@ -103,7 +103,7 @@ print("cogrs/CartPole-v1" in gymnasium.registry, type(gymnasium.__spec__.loader)
     assert run(script).split() == ["True", "SourceFileLoader"]
 
 
-def test_loader_that_gymnasium_shares_with_other_modules_is_left_as_it_is(tmp_path: Path) -> None:
+def test_loader_that_gymnasium_shares_with_other_modules_stays(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         archive.writestr("gymnasium.py", "mine = 3")
         archive.writestr("other.py", "mine = 4")

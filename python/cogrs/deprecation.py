@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 import warnings
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -29,8 +30,11 @@ def renamed_argument(
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = inspect.signature(function).parameters
         # The number of positional arguments among which `new` is one.
-        number = list(inspect.signature(function).parameters).index(new) + 1
+        number = math.inf
+        if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            number = list(parameters).index(new) + 1
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

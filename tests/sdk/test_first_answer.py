@@ -133,8 +133,12 @@ class StubbornCall:
         await self.through.wait()
         self.sent.append(request)
 
-    async def read(self) -> Any:
+    def __aiter__(self) -> StubbornCall:
+        return self
+
+    async def __anext__(self) -> pb.TrialActionReply:
         await self.over.wait()
+        raise StopAsyncIteration
 
     def cancel(self) -> None:
         self.over.set()

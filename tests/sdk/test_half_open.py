@@ -63,7 +63,7 @@ class SilentLine(Line):
 async def test_client_replaces_a_silent_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cogrs.sdk.client_session._HEARTBEAT_TIMEOUT", 0.5)
+    monkeypatch.setattr("cogrs.sdk.client_session._ANSWER_TIMEOUT", 0.5)
     told, settings = calls(), Settings(heartbeat_timeout=2.0, reconnect_window=30.0)
     async with game(told, settings=settings) as (server, controller, _):
         line = SilentLine(server.port)
@@ -80,7 +80,7 @@ async def test_client_replaces_a_silent_connection(
 
 @on_loop
 async def test_client_that_cannot_reconnect_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cogrs.sdk.client_session._HEARTBEAT_TIMEOUT", 0.3)
+    monkeypatch.setattr("cogrs.sdk.client_session._ANSWER_TIMEOUT", 0.3)
     settings = Settings(heartbeat_timeout=0.5, reconnect_window=0.5)
     async with game(calls(), settings=settings) as (server, controller, _):
         line = SilentLine(server.port)
