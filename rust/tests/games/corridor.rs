@@ -19,7 +19,7 @@ impl BuiltinGame for Corridor {
 
 impl Game for Corridor {
     fn reset(&mut self, seed: u64) {
-        // Nothing else may decide how an episode begins.
+        // The seed alone decides how an episode begins.
         self.cell = (seed % (CELLS as u64 - 1)) as usize;
     }
 
@@ -33,7 +33,7 @@ impl Game for Corridor {
     }
 
     fn write(&self, _key: usize, out: &mut [u8]) {
-        // All of a key is written: 1 where one stands, 0 elsewhere.
+        // Every element is written: 1 at the present cell, 0 elsewhere.
         for (cell, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
             *out = f32::from(cell == self.cell).to_ne_bytes();
         }
