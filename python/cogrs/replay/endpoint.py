@@ -64,11 +64,9 @@ def check_endpoint(name: str, value: object, mode: Mode, *, inproc: bool = False
 
 def check_mode(value: object) -> Mode:
     """Return a mode; a ValueError if `value` is neither 'Bind' nor 'Conn'."""
-    if value == Bind:
-        return "Bind"
-    if value == Conn:
-        return "Conn"
-    raise ValueError(f"mode: expected 'Bind' or 'Conn', got {value!r}")
+    if value not in (Bind, Conn):
+        raise ValueError(f"mode: expected 'Bind' or 'Conn', got {value!r}")
+    return "Bind" if value == Bind else "Conn"
 
 
 def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:

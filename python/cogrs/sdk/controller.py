@@ -98,12 +98,7 @@ class TrialFailedError(RuntimeError):
     """
 
     def __init__(self, trial: StartedTrial, reason: str) -> None:
-        """Create the error.
-
-        Args:
-            trial: The trial.
-            reason: Why it ended.
-        """
+        """Create the error."""
         super().__init__(trial, reason)
         self.trial = trial
         self.reason = reason

@@ -59,6 +59,14 @@ AnyAgent: TypeAlias = (
 
 Host: TypeAlias = EnvironmentHost | AgentHost | HookHost | DatalogHost
 
+_SERVICES: dict[type[Host], tuple[Callable[[Any, bool], Any], Callable[[Any, Any], None]]] = {
+    EnvironmentHost: (EnvironmentServicer, add_EnvironmentEndpointServicer_to_server),
+    AgentHost: (AgentServicer, add_AgentEndpointServicer_to_server),
+    HookHost: (HookServicer, add_TrialHooksServicer_to_server),
+    DatalogHost: (DatalogServicer, add_LogExporterServicer_to_server),
+}
+"""The servicer of each kind of host, and what adds it to a server."""
+
 User = TypeVar("User", Environment, Agent)
 
 _LARGEST = 512 << 20
@@ -209,29 +217,18 @@ async def serve(
     check_listener("host", host, missing, insecure=insecure)
     brief = not known and reached_by(host) is not None
     hosts: list[Host] = []
-    additions: list[Callable[[grpc.aio.Server], None]] = []
-
-    def add(
-        host: Any, servicer: Callable[[Any, bool], Any], register: Callable[[Any, Any], None]
-    ) -> None:
-        hosts.append(host)
-        additions.append(partial(register, servicer(host, brief)))
-
     if environments:
-        add(
-            local_environments(environments, codec=codec),
-            EnvironmentServicer,
-            add_EnvironmentEndpointServicer_to_server,
-        )
+        hosts.append(local_environments(environments, codec=codec))
     if agents:
-        add(local_agents(agents, codec=codec), AgentServicer, add_AgentEndpointServicer_to_server)
+        hosts.append(local_agents(agents, codec=codec))
     if hooks:
-        add(local_hooks(hooks), HookServicer, add_TrialHooksServicer_to_server)
+        hosts.append(local_hooks(hooks))
     if datalog:
-        add(local_datalog(datalog, codec=codec), DatalogServicer, add_LogExporterServicer_to_server)
+        hosts.append(local_datalog(datalog, codec=codec))
     server = grpc.aio.server(interceptors=Access(tokens).interceptors(), options=_SERVER_OPTIONS)
-    for addition in additions:
-        addition(server)
+    for each in hosts:
+        servicer, register = _SERVICES[type(each)]
+        register(servicer(each, brief), server)
     try:
         bound = listen(server, host, port, tls)
     except (OSError, TypeError, ValueError):

@@ -45,7 +45,7 @@ async def _play(session: ActorSession, function: Callable[[Observation], Any]) -
 
 
 async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
-    """Call a function on a daemon thread, which does not keep a process alive after Ctrl-C."""
+    """Call a function that may wait for a person, on a thread that Ctrl-C leaves behind."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Any] = loop.create_future()
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 
+from cogrs._core import __version__
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
-from cogrs.api.versions import version_method
+from cogrs.api.versions import version_info
 from cogrs.sdk.call_error import CallError
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class _Servicer:
         """Call this host; tell callers briefly what failed where they may be anybody."""
         self._host, self._brief = host, brief
 
-    Version = version_method("cogrs")
+    async def Version(self, request: Any, context: Context) -> Any:
+        """Return the versions of a service of this package."""
+        return version_info("cogrs", __version__)
 
 
 def _unary(method: str, keys: tuple[str, ...]) -> Any:

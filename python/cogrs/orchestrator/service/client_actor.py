@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
-from cogrs.api.versions import version_method
 from cogrs.limits import MANY
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.engine.slot_secret import SLOT_SECRET, Caller
 from cogrs.orchestrator.service.context import (
     abort_on_error,
+    answer_version,
     find_metadata,
     refuse,
     required_metadata,
@@ -116,7 +116,7 @@ class ClientActorService(ClientActorServicer):
             )
         return TrialMessageReply()
 
-    Version = version_method("orchestrator")
+    Version = answer_version
 
     def _caller(self, context: Context) -> Caller:
         has_all = self._access.has_all(context.invocation_metadata())

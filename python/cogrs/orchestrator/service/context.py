@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 
+from cogrs.api.versions import version_info
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.engine.params import check_name
@@ -16,11 +17,21 @@ if TYPE_CHECKING:
 
     from grpc.aio import ServicerContext
 
+    from cogrs.api.common_pb2 import VersionInfo
+
     Context = ServicerContext[Any, Any]
 
 Service = TypeVar("Service")
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
+
+
+async def answer_version(service: object, request: object, context: Context) -> VersionInfo:
+    """Answer a call of Version."""
+    del service, request, context
+    from cogrs._core import __version__
+
+    return version_info("orchestrator", __version__)
 
 
 def find_metadata(context: Context, key: str) -> str | None:

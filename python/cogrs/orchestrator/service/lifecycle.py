@@ -11,11 +11,15 @@ from cogrs.api.orchestrator_pb2 import (
     TrialState,
 )
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleServicer
-from cogrs.api.versions import version_method
 from cogrs.limits import MOST_FILTERS
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
-from cogrs.orchestrator.service.context import abort_on_error, find_metadata, required_metadata
+from cogrs.orchestrator.service.context import (
+    abort_on_error,
+    answer_version,
+    find_metadata,
+    required_metadata,
+)
 from cogrs.orchestrator.service.waker import SharedWaker, WakeQueue, Waker
 
 if TYPE_CHECKING:
@@ -86,7 +90,7 @@ class LifecycleService(TrialLifecycleServicer):
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)
 
-    Version = version_method("orchestrator")
+    Version = answer_version
 
 
 def _states(request: TrialListRequest) -> list[State]:
