@@ -306,5 +306,7 @@ def test_timeout_usec_warns_and_is_the_timeout_in_microseconds() -> None:
         pytest.raises(ValueError, match="timeout_usec: expected"),
     ):
         RequestBatcher(INPUTS, REPLIES, 8, timeout_usec=-1)
-    with pytest.raises(TypeError, match="timeout_usec: expected one of timeout_usec= and timeout=, got both"):
+    with pytest.raises(
+        TypeError, match="timeout_usec: expected one of timeout_usec= and timeout=, got both"
+    ):
         RequestBatcher(INPUTS, REPLIES, 8, timeout=0.001, timeout_usec=1_000)
