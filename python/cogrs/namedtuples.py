@@ -31,7 +31,7 @@ def replace_arrays(
     """Return a named tuple of the same type with `take(name, array)` for each array, or `kind`.
 
     Nested named tuples are converted likewise; a dict or plain tuple of arrays is passed to `take`
-    as a whole. Members that are None, a bool or an int stay. Names are as in `prev.state`.
+    as a whole. Members of type None, bool or int stay. Names are as in `prev.state`.
 
     Raises:
         TypeError: A member has another type.

@@ -48,7 +48,7 @@ def block_until(what: Callable[[], object]) -> None:
 
 
 @on_loop
-async def test_rewards_and_messages_after_the_end_are_dropped_and_the_end_is_told() -> None:
+async def test_rewards_and_messages_after_the_end_are_dropped_and_logged(caplog: Any) -> None:
     async with (
         await orchestrator.serve(CONFIG, port=0, local=parts()) as server,
         sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
@@ -65,6 +65,7 @@ async def test_rewards_and_messages_after_the_end_are_dropped_and_the_end_is_tol
             assert isinstance(event, sdk.Final)
             assert event.observation is not None
             assert event.observation.tick == Watched.length
+            assert caplog.text.count("a reward or message was dropped: trial") == 2
             with pytest.raises(sdk.RemoteCallError, match="is over"):
                 await session.send_reward(reward)
 

@@ -59,7 +59,8 @@ class ActorSession(ABC):
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors: a client at once, an agent with its next action.
 
-        The reward is dropped if the trial has ended meanwhile; the next event is `Final` then.
+        If the trial has ended meanwhile the reward is dropped, with a warning in the log, and the
+        next event is `Final`.
         """
 
     @abstractmethod

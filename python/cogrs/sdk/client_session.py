@@ -8,6 +8,7 @@ it joins again by its name and opens a new stream, which begins with the latest 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -16,6 +17,7 @@ import grpc.aio
 
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
+from cogrs.escape import escaped
 from cogrs.event_loop import check_own_loop
 from cogrs.sdk.action_stream import ActionStream, is_broken
 from cogrs.sdk.actor_session import ActorSession
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from cogrs.sdk.codecs import CodecRegistry, Codecs
     from cogrs.sdk.connection import Connection, Metadata
     from cogrs.sdk.trial import Message, Reward, Trial
+
+_logger = logging.getLogger("cogrs.sdk")
 
 _ANSWER_TIMEOUT = 20.0
 """Seconds without an answer after which a connection counts as lost."""
@@ -194,6 +198,9 @@ class ClientSession(ActorSession):
                 ended = error.code() is grpc.StatusCode.FAILED_PRECONDITION
                 if not ended or self._over or self.final is not None:
                     raise
+                _logger.warning(
+                    "a reward or message was dropped: %s", escaped(error.details() or "")
+                )
 
     async def _receive(self) -> None:
         try:

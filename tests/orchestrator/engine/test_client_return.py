@@ -1,4 +1,4 @@
-"""Clients that leave, return, or stay silent: who is waited for, and what they are sent."""
+"""Clients that leave, return, or stay silent: how long trials wait, and the data they send."""
 
 from __future__ import annotations
 
