@@ -614,6 +614,7 @@ class ReplayMemory(ReplayWriter):
             Number of the ids whose entries were dropped.
 
         Raises:
+            TypeError: An argument has the wrong type; `absolute` is a bool, not a number.
             ValueError: Lengths differ, a priority is negative or not finite, or a weight would not
                 be. Nothing is changed.
         """

@@ -149,7 +149,11 @@ impl EntrySpec {
             let size = spec[field].checked_nbytes();
             let sum = size.and_then(|size| total.checked_add(size));
             total = sum.filter(|&sum| isize::try_from(sum).is_ok()).ok_or_else(|| {
-                Error::value(name, "a size within the address space", shape_text(shape))
+                Error::value(
+                    name,
+                    "a shape whose bytes fit into the address space",
+                    shape_text(shape),
+                )
             })?;
         }
         for field in [Field::Reward, Field::Prob, Field::Value, Field::Qvest] {

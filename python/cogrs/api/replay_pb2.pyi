@@ -13,12 +13,12 @@ Every message is multipart, and its first frame is a Header:
              [Header with Cache | weight | ids | nstep_return | nstep_discount | field ...]
   PUB/SUB    [topic | Header with Publication | message]
 
-Frames behind a header are raw bytes, little-endian. Weights are float32, one a sample. Ids (uint64)
+Frames behind a header are raw bytes, little-endian. Weights are float32, one per sample. Ids (uint64)
 and, in samples that a server gives, senders (uint32) are there only with `ids`; n-step returns and the
 discounts that go with them (float32, of reward's shape) only with `nstep`.
 Fields are those that the flags name, prev's and then next's in the order state, action,
-reward, prob, value, qvest, info: a frame a field, a row a sample, each row of the template's
-dtype and shape, the state with its stacked frames, oldest first.
+reward, prob, value, qvest, info: one frame per field, one row per sample. Rows have the template's dtype and shape;
+rows of the state have its stacked frames, oldest first.
 
 ZeroMQ matches the first frame of PUB/SUB with subscriptions, by prefix. It is one byte for the
 kind and the BLAKE2b digest of the topic, 32 bytes, so topics are matched exactly:
@@ -27,7 +27,7 @@ kind and the BLAKE2b digest of the topic, 32 bytes, so topics are matched exactl
   "m" digest nonce        a message to one subscriber that asked; the server makes up 16 bytes for each
   "a" digest              an announcement: the number of the topic's last message, no content
   "l" digest nonce        the topic's last message, to the one subscriber that subscribed to this
-                          key with 16 bytes of its own; number 0 says that there is none
+                          key with 16 bytes of its own; number 0: there is no message
 """
 
 from collections import abc as _abc
@@ -68,9 +68,9 @@ class Header(_message.Message):
     PUBLISH_FIELD_NUMBER: _builtins.int
     PUBLISH_REPLY_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Version of this protocol: 1. Messages of another one are dropped."""
+    """Version of this protocol: 2. Messages of another version are refused."""
     sender: _builtins.int
-    """Who sends: the uuid of a client's memory, or of a server's."""
+    """The sender: the uuid of a client's memory, or of a server's."""
     @_builtins.property
     def sizes_request(self) -> Global___SizesRequest: ...
     @_builtins.property
@@ -276,7 +276,7 @@ Global___Settings: _TypeAlias = Settings  # noqa: Y015
 
 @_typing.final
 class Counter(_message.Message):
-    """What a client has ever closed and lost. The server keeps the largest that each sender told, so that a
+    """Totals of what a client has closed and lost. The server keeps the largest that each sender told, so that a
     message that is repeated or lost counts nothing twice.
     """
 
@@ -399,7 +399,7 @@ class SamplesRequest(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
-    """How many; 0 asks for the sums alone."""
+    """Number of samples; 0 asks only for the sums."""
     number: _builtins.int
     """Comes back with the answer."""
     def __init__(
@@ -436,18 +436,18 @@ class Samples(_message.Message):
     rows: _builtins.int
     """Samples in this message."""
     weight_sum: _builtins.float
-    """What the server has after that: the sum of its caches' sums of weights, 0 when it has fewer than
+    """The server's state after that: the sum of its caches' sums of weights, 0 when it has fewer than
     n_caches, and samples that were not given yet.
     """
     unused: _builtins.int
     template: _builtins.int
-    """As of Cache."""
+    """As in Cache."""
     flags: _builtins.int
     frame_stack: _builtins.int
     ids: _builtins.bool
     nstep: _builtins.bool
     shortage: _builtins.str
-    """Why there are too few; empty when there are not."""
+    """The reason why there are too few samples; empty if there are enough."""
     def __init__(
         self,
         *,

@@ -111,7 +111,9 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Take the options; ValueError if others were given before."""
         check_kind("co", co, ContextOptions, "ContextOptions")
         if self.co is not None and self.co != co:
-            raise ValueError("co: expected the ContextOptions of the game context, got others")
+            raise ValueError(
+                "co: expected the game context's own ContextOptions, got another object"
+            )
         self.co = co
 
     @contextmanager

@@ -33,7 +33,7 @@ _INSTEAD = {
     "observation_mode": "all environments have the same spaces; leave the option out",
     "on_error": "an environment that raised is replaced by the next reset(); "
     "ContextOptions of GCWrapper have on_error",
-    "env_kwargs": "more keyword arguments of VectorEnv go to each environment as they are",
+    "env_kwargs": "VectorEnv passes further keyword arguments on to each environment",
 }
 """What to do instead of giving an option of other vector environments."""
 
@@ -181,7 +181,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         options = None if options is None else dict(options)
         mask = self._mask(options)
         if options and self._envs is None:
-            raise ValueError(f"options: expected reset_mask alone, got {sorted(options)}")
+            raise ValueError(f"options: expected only reset_mask, got {sorted(options)}")
         if not self._begun and not mask.all():
             raise error.ResetNeeded(f"reset_mask: {self._why}")
         if seed is None and not self._seeded:

@@ -32,8 +32,8 @@ _logger = logging.getLogger("cogrs.replay")
 def warn_zero_weights(zero: int, drawable: int) -> None:
     """Log that most closed steps cannot be drawn, and what to set."""
     _logger.warning(
-        "%s of %s closed steps have weight 0 and are not drawn, for their value equals their "
-        "return: set priority_epsilon above 0 or new_priority='max', or store values",
+        "%s of %s closed steps have weight 0 and are not drawn, because their value equals "
+        "their return: set priority_epsilon above 0 or new_priority='max', or store values",
         f"{zero:,}",
         f"{drawable:,}",
     )

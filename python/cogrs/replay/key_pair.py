@@ -106,8 +106,8 @@ class KeyPair:
     def __reduce__(self) -> NoReturn:
         """Raise a TypeError: the secret key would lie wherever a pickle or a copy does."""
         raise TypeError(
-            "a KeyPair cannot be pickled or copied, for the copy would hold the secret key: give "
-            f"the path of its file, NAME{_SECRET}, and load it where it is needed"
+            "a KeyPair cannot be pickled or copied, because the copy would hold the secret key: "
+            f"give the path of its file, NAME{_SECRET}, and load it where it is needed"
         )
 
     def save(self, name: str, folder: str | os.PathLike[str] = ".") -> tuple[Path, Path]:

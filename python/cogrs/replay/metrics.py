@@ -46,7 +46,7 @@ _COUNTERS = (
     _Figure("messages_published", "Messages published.", lambda s: s.published),
     _Figure(
         "publications_dropped",
-        "Published messages that clients were too slow for.",
+        "Published messages dropped because clients read too slowly.",
         lambda s: s.publications_dropped,
     ),
     _Figure("log_lines", "Log lines that have arrived.", lambda s: s.log_lines),
@@ -54,7 +54,7 @@ _COUNTERS = (
 
 _GAUGES = (
     _Figure("caches", "Caches held.", lambda s: s.caches),
-    _Figure("caches_limit", "Caches held at most.", lambda s: s.n_caches),
+    _Figure("caches_limit", "Most caches that the server holds.", lambda s: s.n_caches),
     _Figure("samples_unused", "Samples held, not given yet.", lambda s: s.samples_unused),
     _Figure("weight_sum", "Sum of weights of the caches held.", lambda s: s.weight_sum),
     _Figure(
@@ -97,7 +97,7 @@ def _families(stats: ServerStats | None) -> Iterator[Metric]:
             value = None if stats is None else value_of(stats)
             yield family(f"cogrs_replay_{name}", text, value, unit=unit)
     refused = CounterMetricFamily(
-        "cogrs_replay_messages_refused", "Messages dropped, by why.", labels=["reason"]
+        "cogrs_replay_messages_refused", "Messages dropped, by reason.", labels=["reason"]
     )
     for reason, count in stats.refused.items() if stats is not None else ():
         refused.add_metric([reason], count)

@@ -336,7 +336,7 @@ class Recorder:
                 wrong |= given < 0
             if wrong.any():
                 env = int(np.argwhere(wrong)[0][0])
-                what = "numbers >= 0, finite in float32" if name == "init_w" else "finite numbers"
+                what = "finite float32 numbers >= 0" if name == "init_w" else "finite numbers"
                 got = f"{given[wrong].flat[0]} of environment {env}"
                 raise ValueError(f"{name}: expected {what}, got {got}")
 

@@ -274,7 +274,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
                     server.push_to(self._mixer, at, samples.rows, columns)
                 if server.down:
                     server.down = False
-                    _logger.warning("%s answers again, and is drawn from", server.endpoint)
+                    _logger.warning(
+                        "%s answers again: batches have its samples too", server.endpoint
+                    )
 
     def _give_up_late(self) -> None:
         for at, server in enumerate(self._servers):

@@ -34,7 +34,7 @@ class ServerStats:
     Attributes:
         taken_at: When this was taken, in seconds of `time.monotonic`.
         caches: Caches held.
-        n_caches: Caches held at most.
+        n_caches: Most caches that the server holds.
         samples_unused: Samples held that have not been given yet.
         weight_sum: Sum of the sums of weights of the caches held.
         oldest_age: Seconds since the oldest cache held arrived; None without caches.
@@ -50,7 +50,7 @@ class ServerStats:
             they were given once.
         total_episodes: Episodes that clients have closed, as they told by `update_counter`.
         total_steps: Steps of those episodes, final states left out.
-        refused: Messages dropped, by why: a key for each reason of
+        refused: Messages dropped, by reason: a key for each reason of
             `cogrs.replay.wire.REASONS`, 0 included.
         published: Messages given to `pub_bytes`.
         publications_dropped: Published messages that clients were too slow for, added up over

@@ -86,7 +86,7 @@ def decode(frame: bytes | zmq.Frame) -> pb.Header:
     except DecodeError:
         raise WireError("something that is not a message of cogrs") from None
     if header.version != VERSION:
-        text = f"protocol version {header.version}, this is version {VERSION}"
+        text = f"protocol version {header.version}; this cogrs speaks version {VERSION}"
         raise WireError(text, "version")
     return header
 
@@ -151,7 +151,7 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
             setattr(made, name, setting)
         cache = row_bytes(made) * made.cache_size
         if cache > LARGEST_CACHE:
-            raise WireError(f"cache_size: a cache of {cache} bytes, at most {LARGEST_CACHE}")
+            raise WireError(f"cache_size: {cache} bytes per cache; the limit is {LARGEST_CACHE}")
     except (TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(f"the server answered with invalid sizes: {error}") from error
     return made

@@ -20,7 +20,7 @@ from cogrs.collector import RequestBatcher
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
-from cogrs.validation import check_seconds
+from cogrs.validation import check_number, check_seconds
 from cogrs.workers.idle_detector import IdleDetector
 from cogrs.workers.player import Player
 from cogrs.workers.step_info import STEP_INFO
@@ -55,6 +55,11 @@ class Decision(NamedTuple):
     recurrent: npt.ArrayLike | None = None
 
 
+def _seconds(timeout_ms: float) -> float:
+    """Return the timeout that the deprecated argument says in milliseconds."""
+    return check_number("timeout_ms", timeout_ms) / 1000
+
+
 class ActorWorker:
     """Serves agents whose observations are answered together, by one call of a policy.
 
@@ -71,7 +76,7 @@ class ActorWorker:
     A policy that raises fails the trials whose states it was given, and no others.
     """
 
-    @renamed_argument("timeout_ms", "timeout", lambda milliseconds: milliseconds / 1000)
+    @renamed_argument("timeout_ms", "timeout", _seconds)
     def __init__(
         self,
         client: ReplayMemoryClient,

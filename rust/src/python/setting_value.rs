@@ -10,10 +10,10 @@ use crate::python::numbers::numbers;
 use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
 
-/// The effect of a given value on the settings, which are checked afterwards.
+/// Writes a given value into the settings, which are checked afterwards.
 pub(super) type Change = Box<dyn FnOnce(&mut Settings) -> Result<()> + Send>;
 
-/// The settings that keyword arguments make of the defaults; `TypeError` or `ValueError` that name the argument.
+/// The defaults, changed by keyword arguments. Raises `TypeError` or `ValueError` that name the argument.
 pub(super) fn from_keywords(
     defaults: Settings,
     given: Option<&Bound<'_, PyDict>>,
@@ -22,7 +22,7 @@ pub(super) fn from_keywords(
     let Some(given) = given else { return Ok(settings) };
     if given.contains("cache_flags")? && given.contains("fields")? {
         return Err(PyTypeError::new_err(
-            "fields: expected nothing beside cache_flags, which says the same",
+            "fields: expected only one of fields and cache_flags, got both",
         ));
     }
     for (name, value) in given {
@@ -32,8 +32,8 @@ pub(super) fn from_keywords(
     Ok(settings)
 }
 
-/// The change that a setting's value makes; `TypeError` for a name that is not a setting's, and for a value of the
-/// wrong type; `ValueError`.
+/// The change that writes `value` into the setting `name`. Raises `TypeError` if no setting has that name, or if the
+/// value has the wrong type, and `ValueError` if the value is out of range.
 pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
     let setting: Change = match name {
         "priority_exponent" => {
@@ -63,7 +63,7 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
             checked(flags_of_fields(value)?, |settings, flags| settings.set_cache_flags(&flags))
         }
         _ => {
-            let text = format!("{name}: expected a setting of ReplayMemory, and this is not one");
+            let text = format!("{name}: expected a setting of ReplayMemory, got an unknown name");
             return Err(PyTypeError::new_err(text));
         }
     };
@@ -75,7 +75,7 @@ fn checked<T: Send + 'static>(value: T, set: fn(&mut Settings, T) -> Result<()>)
     Box::new(move |settings| set(settings, value))
 }
 
-/// The change of a setting whose values [`Settings::check`] checks, or for which every value of its type is right.
+/// The change of a setting whose values [`Settings::check`] checks, or for which every value of its type is valid.
 fn plain<T: Send + 'static>(value: T, setting: fn(&mut Settings) -> &mut T) -> Change {
     Box::new(move |settings| {
         *setting(settings) = value;
@@ -99,9 +99,9 @@ fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
 /// The ends of a transition, as keys of `fields`.
 const ENDS: [&str; 2] = ["prev", "next"];
 
-/// The flags that `fields` says by names: letters in a text, or a list of letters and long names.
+/// The flags of the names in `fields`: letters in a text, or a list of letters and long names.
 fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-    const EXPECTED: &str = "a dict as {'prev': 'sarp', 'next': 's'}";
+    const EXPECTED: &str = "a dict such as {'prev': 'sarp', 'next': 's'}";
     let given = value.cast::<PyDict>().map_err(|_| wrong_type("fields", EXPECTED, value))?;
     let mut flags = vec![false; FLAGS];
     for (at, end) in ENDS.into_iter().enumerate() {
@@ -111,7 +111,7 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let name = format!("fields[{end:?}]");
         let expected = "letters of s, a, r, p, v, q, i, or a list of them or of state, action, ...";
         let items = names.try_iter().map_err(|_| wrong_type(&name, expected, &names))?;
-        // No more than there are, for an iterator may never end.
+        // At most one item more than there are fields, since an iterator may be endless.
         for item in items.take(FIELDS + 1) {
             let item = text(&name, expected, &item?)?;
             let is_meant = |field: &Field| field.name() == item || field.letter() == item;

@@ -18,7 +18,7 @@ use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::replay::drawable::ZeroWeights;
 use crate::replay::memory::WRITTEN;
 
-/// Not an episode: serial numbers do not get this far.
+/// Stands for no episode: serial numbers never reach this value.
 const NOT_OPEN: u64 = u64::MAX;
 
 #[doc = stub_doc!(ReplayWriter)]
@@ -101,7 +101,7 @@ impl ReplayWriter {
     ) -> PyResult<u64> {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         if init_w.is_some() && weight.is_some() {
-            let text = "weight: expected nothing beside init_w, which names the same argument";
+            let text = "weight: expected only one of init_w and weight, got both";
             return Err(PyTypeError::new_err(text));
         }
         let init_w = required("init_w", "a number", init_w.or(weight))?;

@@ -1,4 +1,4 @@
-//! Memories in files.
+//! Checkpoints: memories saved in files.
 //!
 //! ```text
 //! magic, version (u32), length of the header (u64)     little-endian
@@ -9,7 +9,7 @@
 //! checksum of all those (u32)
 //! ```
 //!
-//! Everything is streamed between the file and the slots, and nothing is held twice. A file is written under another name
+//! Entries are streamed between the file and the slots, never copied whole. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
 
 use std::fs::{File, Permissions};
@@ -32,7 +32,7 @@ use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
 const VERSION: u32 = 4;
-/// The version before, which can still be read: fewer settings, and no weights outside of borders.
+/// The previous version, which can still be read: it has fewer settings, and no weights outside of borders.
 const PREVIOUS_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
@@ -211,7 +211,7 @@ impl CheckpointFile {
         let refused = |why: &str| Error::value(&name, "a saved replay memory", why);
         // Opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(refused("something that is not a file"));
+            return Err(refused("a path that is not a regular file"));
         }
         let file = File::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
@@ -225,10 +225,12 @@ impl CheckpointFile {
         }
         let (version, length) = (u32::from_le_bytes(version), u64::from_le_bytes(length));
         if magic != MAGIC {
-            return Err(refused("a file of another kind"));
+            return Err(refused("a file in another format"));
         }
         if ![VERSION, PREVIOUS_VERSION].contains(&version) {
-            return Err(refused(&format!("version {version}, this is version {VERSION}")));
+            return Err(refused(&format!(
+                "file version {version}; this cogrs reads {PREVIOUS_VERSION} and {VERSION}"
+            )));
         }
         if length > size - (PREFIX + CHECKSUM) as u64 {
             return Err(refused("a file that was cut short"));
@@ -267,7 +269,7 @@ impl CheckpointFile {
     fn check(&self, payload: u64) -> Result<()> {
         let Self { memory, settings, episodes, .. } = self;
         if memory.little_endian != cfg!(target_endian = "little") {
-            return Err(self.refused("one of a machine with another byte order"));
+            return Err(self.refused("a file from a machine with another byte order"));
         }
         let spec = EntrySpec::new(memory.fields.clone())
             .map_err(|error| self.refused(&format!("invalid fields: {error}")))?;

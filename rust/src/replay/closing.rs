@@ -96,7 +96,7 @@ pub(super) fn returns_and_weights(
     let finite = check_finite_from_end("qvest", &returns, dims, 0)
         .and_then(|()| check_finite_from_end("weight", &weights, 1, steps.start));
     if finite.is_err() {
-        // Values that are not finite make many returns so: name the cause.
+        // One value that is not finite makes many returns infinite or NaN: name the cause.
         check_finite("value", "finite numbers", values, dims, 0)?;
     }
     finite.map(|()| ReturnsAndWeights { returns, weights })
@@ -145,14 +145,14 @@ impl Memory {
         Ok(first)
     }
 
-    /// Fails when there is no memory to compute returns and weights of so many entries.
+    /// Fails if too little memory is available to compute returns and weights of so many entries.
     pub(super) fn check_working_memory(&self, entries: usize) -> Result<()> {
         // Rewards, values and returns in both widths, and a few numbers per entry.
         let row = 24 * self.spec.reward_dims() + 32;
         check_allocatable(entries.saturating_mul(row))
     }
 
-    /// The part of a close that can fail.
+    /// The checks and computations of a close, which can fail.
     fn prepare(
         &self,
         rewards: &[f32],
@@ -171,14 +171,14 @@ impl Memory {
         };
         let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
         let base: Vec<f32> = scaled.collect();
-        let product = "a product with episodic_weight_multiplier that is finite in float32";
+        let product = "numbers whose product with episodic_weight_multiplier is finite in float32";
         check_finite("init_w", product, &base, 1, 0)?;
         let all = 0..base.len();
         let computed = returns_and_weights(rewards, values, &base, &ending, self.largest, all)?;
         Ok(PreparedClose { ending, base, computed })
     }
 
-    /// The part of a close that changes the memory; there is room for the final state.
+    /// The changes that a close makes to the memory. The caller has made room for the final state.
     fn commit(&mut self, index: u32, prepared: PreparedClose, options: &CloseOptions<'_>) {
         let PreparedClose { ending, base, computed } = prepared;
         if let Some(entry) = options.final_entry {
@@ -195,7 +195,7 @@ impl Memory {
         let refused = |text: &str| Err(Error::State(text.into()));
         if options.weights && !options.values {
             return refused(
-                "do_update_weight=True needs do_update_value=True: weights are made from returns",
+                "do_update_weight=True needs do_update_value=True: weights are computed from returns",
             );
         }
         if options.values && !self.spec.has_values() {

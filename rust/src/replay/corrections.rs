@@ -74,7 +74,7 @@ impl Memory {
             }
         };
         if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
-            let expected = "one whose weight is finite in float32";
+            let expected = "a priority whose weight is finite in float32";
             return Err(Error::value("priority", expected, short(updates[at].priority)));
         }
         for (update, weight) in updates.iter().zip(&made) {
@@ -126,7 +126,11 @@ impl Memory {
             let sum = *reward + delta;
             if !sum.is_finite() {
                 let got = format!("{} + {} at step {step}", short(*reward), short(*delta));
-                return Err(Error::value("delta", "a reward that stays finite in float32", got));
+                return Err(Error::value(
+                    "delta",
+                    "a number whose sum with the reward is finite in float32",
+                    got,
+                ));
             }
             *reward = sum;
         }

@@ -243,7 +243,7 @@ impl Memory {
         for (row, &weight) in init_w.iter().enumerate() {
             if !((weight as f32).is_finite() && weight >= 0.0) {
                 let got = format!("{} at step {}", short(weight), first + row);
-                return Err(Error::value("init_w", "a number >= 0 and finite in float32", got));
+                return Err(Error::value("init_w", "a finite float32 number >= 0", got));
             }
         }
         let words = rows[Field::Reward.index()].as_chunks::<4>().0;

@@ -123,7 +123,7 @@ impl Settings {
         if let NewPriority::Number(number) = self.new_priority
             && !(number >= 0.0 && (number as f32).is_finite())
         {
-            let expected = "'returns', 'max' or a number >= 0 and finite in float32";
+            let expected = "'returns', 'max' or a finite float32 number >= 0";
             return Err(Error::value("new_priority", expected, short(number)));
         }
         if !(0.0..=1.0).contains(&self.mix_lambda) {

@@ -88,7 +88,7 @@ impl Memory {
         }
         "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
          priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
-         close_episode(do_update_weight=False) weighs by init_w alone"
+         close_episode(do_update_weight=False) takes init_w as the weight"
             .into()
     }
 
@@ -136,7 +136,7 @@ impl Memory {
     /// Copies the fields of a batch, prev's and then next's, each into its part; parts of fields that are left out are
     /// empty.
     pub fn gather_all(&self, draws: &Draws, parts: &mut [&mut [u8]]) {
-        // Few rows at a time, so that records that one field brought into the cache are there for the others.
+        // Few rows at a time, so that records read for one field are still in the cache for the others.
         for first in (0..draws.prev.len()).step_by(TOGETHER) {
             let rows = first..draws.prev.len().min(first + TOGETHER);
             self.storage.prefetch(&draws.prev[rows.clone()]);

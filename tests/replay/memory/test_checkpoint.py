@@ -386,7 +386,7 @@ def test_claimed_header_of_gigabytes_is_refused(path):
 
 def test_pipe_is_neither_waited_for_nor_replaced(path):
     os.mkfifo(path)
-    with pytest.raises(ValueError, match="not a file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         ReplayMemory.load(path)
     with pytest.raises(OSError, match="not a file"):
         memory().save(path)

@@ -86,7 +86,9 @@ def test_wrong_setting_is_refused_by_name_as_its_property_is(
 
 
 def test_both_forms_of_the_flags_are_a_type_error() -> None:
-    with pytest.raises(TypeError, match=r"^fields: expected nothing beside cache_flags"):
+    with pytest.raises(
+        TypeError, match=r"^fields: expected only one of fields and cache_flags, got both"
+    ):
         made(cache_flags=[True], fields={"prev": "s", "next": "s"})
 
 

@@ -136,7 +136,7 @@ class Subscriber:
         if digest not in self._topics:
             if len(self._topics) >= MOST_TOPICS:
                 raise RuntimeError(
-                    f"this client has subscribed to {MOST_TOPICS} topics, as many as it may: "
+                    f"this client has subscribed to {MOST_TOPICS} topics, which is the limit: "
                     "use another client for more"
                 )
             self._topics[digest] = create() if create else TopicQueue(self._hwm)

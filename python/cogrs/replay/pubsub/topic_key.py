@@ -72,5 +72,5 @@ def _bytes(name: str, value: object) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{name}: expected text that UTF-8 has, got {error}") from None
+            raise ValueError(f"{name}: expected text that UTF-8 can encode, got {error}") from None
     raise TypeError(f"{name}: expected bytes or str, got {type(value).__name__}")

@@ -362,7 +362,7 @@ def _header(frames: list[zmq.Frame]) -> pb.Header:
         raise WireError("no frames where a header is expected", "frames")
     if len(frames[0]) > SMALL_FRAME:
         raise WireError(
-            f"a header of {len(frames[0])} bytes, at most {SMALL_FRAME} are taken", "size"
+            f"a header of {len(frames[0])} bytes; at most {SMALL_FRAME} are allowed", "size"
         )
     return decode(frames[0])
 
