@@ -79,7 +79,7 @@ impl<'py> CloseArgs<'_, 'py> {
         }
         if self.bootstrap_value.is_some() {
             return Err(PyTypeError::new_err(
-                "bootstrap_value: expected either bootstrap_value or terminated and truncated, got both",
+                "bootstrap_value: expected only one of bootstrap_value and terminated or truncated, got both",
             ));
         }
         match (terminated == Some(true), truncated == Some(true)) {

@@ -130,12 +130,12 @@ def test_truncated_by_a_flag_has_a_value_of_each_dimension() -> None:
         (
             {"terminated": True, "bootstrap_value": 1.0},
             TypeError,
-            "bootstrap_value: expected either",
+            "bootstrap_value: expected only one of",
         ),
         (
             {"truncated": True, "bootstrap_value": 1.0},
             TypeError,
-            "bootstrap_value: expected either",
+            "bootstrap_value: expected only one of",
         ),
         ({"terminated": False}, ValueError, "terminated, truncated: .*neither"),
         ({"truncated": False}, ValueError, "terminated, truncated: .*neither"),

@@ -173,7 +173,7 @@ def test_late_reward_with_an_invalid_weight_changes_nothing():
     first = add(rem, init_w=np.array([1.0, 1e30, 1.0, 1.0]))
     rem.update_priority(first, 1e30)
     before = build.described(rem.episode(0))
-    with pytest.raises(ValueError, match="weight: expected numbers finite"):
+    with pytest.raises(ValueError, match="weight: expected finite float32 numbers"):
         rem.add_reward(first + 1, 1.0)
     assert build.described(rem.episode(0)) == before
 
