@@ -38,7 +38,7 @@ import numpy as np
 from cogrs import _core
 from cogrs.collector.context import GameContext as _GameContext
 from cogrs.collector.environments.env_worker import EnvWorker, join_all
-from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.factory import Factories
 from cogrs.collector.environments.first import FirstEnv
 from cogrs.collector.environments.inline import InlineEnvWorker
 from cogrs.collector.environments.process import RemoteStepper
@@ -110,7 +110,7 @@ class GymnasiumContext(_GameContext):
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
         given = {name: kwargs.pop(name, None) for name in _OWN_OPTIONS}
         self._given = {name: value for name, value in given.items() if value is not None}
-        self._factory = Factory(makers[0], kwargs, known=_OWN_OPTIONS)
+        self._factory = Factories.of(makers[0], kwargs, _OWN_OPTIONS)
         self._game = self._factory.name
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []
@@ -156,6 +156,7 @@ class GymnasiumContext(_GameContext):
         """See `GameContext`."""
         co = self.co
         assert co is not None
+        self._factory.check_count("num_games", co.num_games)
         columns = {tensor.column for each in self.collectors for tensor in each.inputs}
         self._used = [key for key in self.spec.keys if key in columns]
         if self.options.processes and co.max_num_threads:
