@@ -80,8 +80,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         num_threads: Threads that move environments. For environments in Python 0 and 1 mean the
             thread that calls; for built-in games 0 means one thread per core.
         processes: Processes that make and move environments in Python, on POSIX systems; with 0
-            they live in this one. Each is a new Python, which imports the callable. Nothing is pickled: observations,
-            infos, attributes and arguments are numbers, text, arrays, spaces and containers.
+            they live in this one. Each is a new Python, which imports the callable. Nothing is
+            pickled: observations, infos, attributes and arguments are numbers, text, arrays,
+            spaces and containers.
         env_kwargs: Keyword arguments of the callable: a mapping for all environments, or a sequence
             of mappings, one for each.
         autoreset_mode: `gymnasium.vector.AutoresetMode` or its value. NEXT_STEP: the step after the

@@ -134,7 +134,7 @@ class SerialEnvs:
         return shown, 0.0, False, True, info
 
     def _restarted(self, at: int, error: BaseException) -> tuple[Any, dict[str, Any]]:
-        """Return the first state of a new environment, or raise the error if that is not allowed."""
+        """Return the first state of a new environment; raise the error after the last restart."""
         while self._restarts.take(self._numbers[at], error):
             # Before another is made: it may hold a resource that exists only once.
             self.give_up(at)
