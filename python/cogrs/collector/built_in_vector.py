@@ -190,7 +190,8 @@ class BuiltInVector(NotPicklable):
 
     def _check_numbers(self, numbers: range, actions: npt.NDArray[Any], shown: _Columns) -> None:
         """Refuse numbers outside a Discrete space, except where an action is ignored."""
-        if actions.min() >= numbers.start and actions.max() < numbers.stop:
+        # A negative number becomes a large one, so that one comparison is enough.
+        if numbers.start == 0 and actions.view(np.uint64).max() < numbers.stop:
             return
         inside = (actions >= numbers.start) & (actions < numbers.stop)
         wrong = np.flatnonzero(~(inside | shown.ended | shown.cut))

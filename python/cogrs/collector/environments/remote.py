@@ -175,7 +175,7 @@ class RemoteEnvs:
         return self._ask("render")  # type: ignore[no-any-return]
 
     def doing(self) -> str:
-        """See `SerialEnvs`."""
+        """Name the environment that moves, if one does."""
         return f"environment {self._moving[0]}" if self._moving[0] >= 0 else ""
 
     def abandon(self) -> None:

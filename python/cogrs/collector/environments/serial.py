@@ -266,9 +266,9 @@ class SerialEnvs:
         return self.envs[at]
 
     def doing(self) -> str:
-        """Describe the move under way, if there is one."""
+        """Name the environment that moves."""
         at = len(self._results)
-        return f"environment {self._numbers[at]}" if at < len(self._numbers) else ""
+        return f"environment {self._numbers[at]}" if at < len(self._numbers) else "an environment"
 
     def render(self) -> list[Any]:
         """Return the frames of each, None for one that is to be made."""

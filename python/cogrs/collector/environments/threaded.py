@@ -101,17 +101,17 @@ class ThreadedEnvs:
         end = time.monotonic() + _PATIENCE
         pairs = list(zip(self._shares, self._threads, strict=True))
         left = [pair for pair in pairs if not pair[1].join(end - time.monotonic())]
-        if left:
-            doing = ", ".join(filter(None, (share.doing() for share, _ in left)))
-            names = ", ".join(thread.name for _, thread in left)
+        # A process that takes long to end, with nothing to do, is only slow.
+        told = [(doing, thread.name) for share, thread in left if (doing := share.doing())]
+        for share, _ in left:
+            share.abandon()
+        if told:
+            doings, names = (", ".join(each) for each in zip(*told, strict=True))
             warnings.warn(
-                f"{doing or 'an environment'} did not return within {_PATIENCE} s and is abandoned "
-                f"(thread {names})",
+                f"{doings} did not return within {_PATIENCE} s and is abandoned (thread {names})",
                 RuntimeWarning,
                 stacklevel=5,
             )
-        for share, _ in left:
-            share.abandon()
 
     def _run(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
         if os.getpid() != self._pid:
