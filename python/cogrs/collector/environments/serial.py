@@ -117,6 +117,8 @@ class SerialEnvs:
                     for move, action in moves:
                         add(move(action))
                 except BaseException as error:
+                    if len(results) == len(self._moves):  # Ctrl-C after the last
+                        raise
                     add(self._cut_short(len(results), error))
             return self._columns(results)
         except BaseException as error:
