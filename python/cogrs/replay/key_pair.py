@@ -221,7 +221,7 @@ def _entries(path: Path, contents: bytes) -> tuple[bytes, bytes | None]:
             _key("secret", secret.decode())
     except ValueError as error:
         why = str(error) if not isinstance(error, UnicodeError) else "it is not text"
-        raise ValueError(f"{path}: expected a file of a key: {why}") from None
+        raise ValueError(f"{path}: expected a key file: {why}") from None
     return public, secret
 
 

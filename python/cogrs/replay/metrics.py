@@ -59,13 +59,13 @@ _GAUGES = (
     _Figure("weight_sum", "Sum of weights of the caches held.", lambda s: s.weight_sum),
     _Figure(
         "oldest_cache_age_seconds",
-        "Time since the oldest cache held arrived.",
+        "Age of the oldest cache that is held.",
         lambda s: s.oldest_age,
         "seconds",
     ),
     _Figure(
         "newest_cache_age_seconds",
-        "Time since the newest cache held arrived.",
+        "Age of the newest cache that is held.",
         lambda s: s.newest_age,
         "seconds",
     ),

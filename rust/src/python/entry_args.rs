@@ -50,7 +50,7 @@ fn fields_by_long_names<'a, 'py>(
         }
         fields.push(required(name, "a value", short.or(long))?);
     }
-    let wrong = |_| PyTypeError::new_err("fields: expected the six that are written");
+    let wrong = |_| PyTypeError::new_err("fields: expected six values, one per written field");
     fields.try_into().map_err(wrong)
 }
 

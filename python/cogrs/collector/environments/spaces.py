@@ -161,7 +161,7 @@ def spaces_of(env: Any) -> EnvSpaces:
     for part in parts:
         if part.key in RESERVED or part.key.startswith("_"):
             raise ValueError(
-                f"observation_space: {part.key!r} has another meaning in a batch, rename it"
+                f"observation_space: {part.key!r} has another meaning in a batch: rename that part"
             )
     return EnvSpaces(tuple(parts), **_action(env.action_space))
 
