@@ -24,6 +24,7 @@ __all__ = [
     "CacheStore",
     "CollectorContext",
     "CollectorDelivery",
+    "RateLimiter",
     "ReplayMemory",
     "ReplayWriter",
     "RequestBatcher",
@@ -784,6 +785,80 @@ def publish_through(
     Raises:
         RuntimeError: The memory belongs to a server already.
     """
+
+# -- rate_limiter.rs ------------------------------------------------------------------------------
+
+@final
+class RateLimiter:
+    """How many samples may be drawn for each entry inserted: options of a memory or a server.
+
+    Give it as `limiter=`. It never changes, and may be given to several memories and servers, each
+    of which has counts of its own. With I entries inserted, S samples, and D entries removed
+    (evicted or used up) since the memory was created, and spi = `samples_per_insert`::
+
+        n may be sampled:   I - D >= min_size      and   I * spi - S - n >= low
+        n may be inserted:  I + n - D <= min_size  or    (I + n) * spi - S <= high
+
+    (Cassirer et al. 2021, section 3.3.) Units are entries: a row of a batch is one sample, and a
+    closed episode inserts its entries, final state left out. An insert waits until one entry may
+    come, and then the whole episode goes in. A batch of more than high - low - spi samples is
+    refused, since it could wait for inserts that wait for it; with a queue, one of more than its
+    size is refused.
+
+    Limiters are equal when their options are, and can be pickled.
+
+    Args:
+        samples_per_insert: Samples for each entry, finite and > 0.
+        min_size: Entries held before anything is sampled, >= 1.
+        error_buffer: A number, by which `low` lies below and `high` above `min_size *
+            samples_per_insert`; at least max(1, samples_per_insert). Or a pair (low, high) with
+            `high - low >= 2 * max(1, samples_per_insert)` and `low <= min_size *
+            samples_per_insert <= high`. Other limits could block samples and inserts for ever.
+
+    Raises:
+        ValueError: An argument is out of range, or both sides could be blocked.
+        TypeError: An argument has the wrong type.
+    """
+
+    def __new__(
+        cls, samples_per_insert: float, min_size: int, error_buffer: float | tuple[float, float]
+    ) -> Self: ...
+    @staticmethod
+    def min_size(m: int) -> RateLimiter:
+        """Create a limiter with which nothing is sampled before m >= 1 entries are held.
+
+        It limits nothing else: inserts never wait.
+        """
+    @staticmethod
+    def queue(size: int) -> RateLimiter:
+        """Create the limiter of a queue: at most `size` >= 1 entries wait for their sample.
+
+        It is `samples_per_insert` 1, `min_size` 1, low 0 and high `size`, with batches of up to
+        `size` samples.
+        """
+    @property
+    def samples_per_insert(self) -> float | None:
+        """Samples for each entry; None of `RateLimiter.min_size(m)`."""
+    @property
+    def min_size_to_sample(self) -> int:
+        """Entries held before anything is sampled: the argument `min_size`."""
+    @property
+    def low(self) -> float | None:
+        """Lower limit of I * spi - S after a batch; None of `RateLimiter.min_size(m)`."""
+    @property
+    def high(self) -> float | None:
+        """Upper limit of I * spi - S after an insert; None of `RateLimiter.min_size(m)`."""
+    @property
+    def largest_batch(self) -> int | None:
+        """Samples of the largest batch that is not refused; None where any batch may come."""
+    def _check_batch(self, n: int) -> None:
+        """Check the size of a batch; `ValueError` when n samples can never be allowed at once."""
+    def _sample_shortage(self, n: int, inserts: int, samples: int, removed: int) -> str | None:
+        """Return why n may not be sampled with these counts, and what would free it; or None."""
+    def _insert_shortage(self, inserts: int, samples: int, removed: int) -> str | None:
+        """Return why not one entry may be inserted, and what would free it; or None."""
+    def _inserts_left(self, inserts: int, samples: int, removed: int) -> int | None:
+        """Return how many entries may still be inserted with these counts; None without a limit."""
 
 # -- cache.rs -------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
 //! | how batches and episodes are filled and made | `batch` |
 //! | which arrays `out=` may have | `out_arrays` |
+//! | `RateLimiter` | `rate_limiter` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
@@ -73,6 +74,7 @@ mod message_frame;
 mod mixer;
 mod numbers;
 mod out_arrays;
+mod rate_limiter;
 mod request_batcher;
 mod scalar;
 mod setting_value;
@@ -105,6 +107,8 @@ mod core_module {
     use super::memory::{ReplayMemory, publish_through};
     #[pymodule_export]
     use super::mixer::SampleMixer;
+    #[pymodule_export]
+    use super::rate_limiter::RateLimiter;
     #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
     #[pymodule_export]

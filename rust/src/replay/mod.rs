@@ -17,6 +17,7 @@
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
+//! | how many samples may be drawn for each entry inserted | [`rate_limiter`] |
 //! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
 //!
 //! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
@@ -63,6 +64,7 @@ pub mod mapped_array;
 pub mod memory;
 pub mod mixer;
 mod power;
+pub mod rate_limiter;
 pub mod returns;
 pub mod sender_counters;
 pub mod settings;

@@ -11,5 +11,6 @@ mod memory;
 mod mixer;
 mod model;
 mod pair;
+mod rate_limiter;
 mod returns;
 mod sum_tree;
