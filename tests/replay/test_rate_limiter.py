@@ -38,7 +38,7 @@ def options(limiter: RateLimiter) -> tuple[Any, ...]:
     )
 
 
-def test_options_are_those_that_were_given() -> None:
+def test_limiter_has_the_options_given_to_the_constructor() -> None:
     assert [options(limiter) for limiter in LIMITERS] == [
         (4.0, 1_000, 3_900.0, 4_100.0, 196),
         (0.25, 10, 1.5, 4.5, 2),

@@ -46,13 +46,21 @@ if TYPE_CHECKING:
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
-    from cogrs.replay.stats import ServerConnectionStats, ServerStats, Tally
+    from cogrs.replay.stats import (
+        LimiterStats,
+        MemoryStats,
+        ServerConnectionStats,
+        ServerStats,
+        Tally,
+    )
 
 _HOMES = {
     "AppliedPriorities": "cogrs.replay.priorities",
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.key_pair",
+    "LimiterStats": "cogrs.replay.stats",
+    "MemoryStats": "cogrs.replay.stats",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
@@ -72,6 +80,8 @@ __all__ = [
     "Episode",
     "IdBatch",
     "KeyPair",
+    "LimiterStats",
+    "MemoryStats",
     "NStepBatch",
     "NStepIdBatch",
     "NStepSample",

@@ -1,4 +1,4 @@
-"""Figures of one moment: of a server, and of a sampler's connection to one."""
+"""Figures of one moment: of a memory, a server, and a sampler's connection to a server."""
 
 from __future__ import annotations
 
@@ -21,6 +21,42 @@ class Tally(NamedTuple):
     caches: int
     samples: int
     bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimiterStats:
+    """Figures of the rate limiter of a memory or a server.
+
+    If samples wait longer than inserts, the actors are the bottleneck; if inserts wait longer, the
+    learner is.
+
+    Attributes:
+        inserts: Entries inserted: those of closed episodes, final states left out.
+        samples: Samples given: rows of batches.
+        removed: Inserted entries that were evicted or used up, each once.
+        sample_wait_seconds: Seconds that samples waited, added up over threads; a wait that goes
+            on is counted too.
+        insert_wait_seconds: Seconds that inserts waited, likewise.
+        samples_per_insert: samples / inserts; 0 before the first insert.
+    """
+
+    inserts: int
+    samples: int
+    removed: int
+    sample_wait_seconds: float
+    insert_wait_seconds: float
+    samples_per_insert: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryStats:
+    """Figures of a `ReplayMemory`.
+
+    Attributes:
+        limiter: Those of its rate limiter; None without a limiter.
+    """
+
+    limiter: LimiterStats | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
