@@ -5,6 +5,7 @@
 mod cache;
 mod calls;
 mod checkpoint;
+mod draw_model;
 mod fixtures;
 mod importance;
 mod memory;
@@ -12,4 +13,5 @@ mod mixer;
 mod model;
 mod pair;
 mod returns;
+mod samplers;
 mod sum_tree;
