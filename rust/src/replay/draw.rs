@@ -196,6 +196,9 @@ impl SamplingIndex {
         let Some(mut live) = self.live.take() else { return Vec::new() };
         let (mut found, mut spent) = (Vec::with_capacity(count), Vec::new());
         let mut visit = |number: &u32, index: &u32| {
+            if found.len() == count {
+                return false;
+            }
             let before = found.len();
             let extents = closed.episodes[*index as usize].extents();
             if newest {
@@ -210,7 +213,7 @@ impl SamplingIndex {
             if found.len() == before {
                 spent.push(*number);
             }
-            found.len() < count
+            true
         };
         if newest {
             let _ = live.iter().rev().all(|(number, index)| visit(number, index));
