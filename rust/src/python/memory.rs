@@ -112,7 +112,7 @@ impl ReplayMemory {
         let rng = seeded(seed)?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
         let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
-        memory.set_settings(settings);
+        memory.set_settings(settings)?;
         Ok(Self::assemble(memory, templates, uuid))
     }
 

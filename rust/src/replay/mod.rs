@@ -11,7 +11,10 @@
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
+//! | which samplers there are; how each chooses | [`sampler`]; `draw` |
+//! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
+//! | which slots are the oldest | `age_order` |
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process | [`checkpoint`] |
 //! | what a client sends a server | [`cache`] |
@@ -47,12 +50,15 @@
 //! another's holds the entry n steps later, so a draw looks at the episode only where that lies in several pieces. Fields
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
+mod age_order;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
 pub mod closing;
 pub mod corrections;
+mod draw;
 pub mod drawable;
+mod drawable_counts;
 mod entry_weight;
 mod episode;
 mod eviction;
@@ -66,8 +72,11 @@ pub mod mixer;
 mod power;
 pub mod rate_limiter;
 pub mod returns;
+pub mod sampler;
+mod sampling_index;
 pub mod sender_counters;
 pub mod settings;
 mod storage;
 pub mod sum_tree;
+mod times_sampled;
 pub mod transition;

@@ -5,6 +5,7 @@
 mod cache;
 mod calls;
 mod checkpoint;
+mod draw_model;
 mod fixtures;
 mod importance;
 mod memory;
@@ -13,4 +14,5 @@ mod model;
 mod pair;
 mod rate_limiter;
 mod returns;
+mod samplers;
 mod sum_tree;
