@@ -10,7 +10,8 @@ Modules that need ZeroMQ are imported when they are first used.
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
 | what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
-| what a server does with a message | `serving/` |
+| what a server does with a message, when it gives a batch | `serving/` |
+| when a client may insert | `insert_gate.py` |
 | how messages are published, and priorities come back | `pubsub/`, `priorities.py` |
 | what travels | `wire.py`, `pubsub/topic_key.py` |
 | which server a row comes from | `sampler.py`, `server_connection.py`, `rust/src/replay/mixer.rs` |

@@ -31,12 +31,14 @@ class LimiterStats:
     learner is.
 
     Attributes:
-        inserts: Entries inserted: those of closed episodes, final states left out.
-        samples: Samples given: rows of batches.
-        removed: Inserted entries that were evicted or used up, each once.
+        inserts: Entries inserted: those of closed episodes, final states left out. Of a server: as
+            clients have told since it began; what a client told an earlier server does not count.
+        samples: Samples given: rows of batches, and samples that samplers got.
+        removed: Inserted entries that were evicted or used up, each once; 0 of a server.
         sample_wait_seconds: Seconds that samples waited, added up over threads; a wait that goes
-            on is counted too.
-        insert_wait_seconds: Seconds that inserts waited, likewise.
+            on is counted too. Of a server: waits for caches too.
+        insert_wait_seconds: Seconds that inserts waited, likewise. Of a server: those of its
+            clients, as they told last.
         samples_per_insert: samples / inserts; 0 before the first insert.
     """
 
@@ -94,6 +96,7 @@ class ServerStats:
         log_lines: Lines that have arrived from `write_log`.
         answers_dropped: Answers to requests that were dropped, because their peers left 1,000
             unread.
+        limiter: Of the rate limiter; None without one.
     """
 
     taken_at: float
@@ -115,6 +118,7 @@ class ServerStats:
     publications_dropped: int
     log_lines: int
     answers_dropped: int = 0
+    limiter: LimiterStats | None = None
 
     @property
     def total_refused(self) -> int:
@@ -148,7 +152,15 @@ class ServerConnectionStats:
 
 def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
     """Return lines that say where a server is, and what has arrived there."""
-    return [
+    limiter = stats.limiter
+    limited = (
+        f"  limiter: {limiter.inserts} inserts, {limiter.samples} samples, "
+        f"{limiter.samples_per_insert:.2f} per insert; samples waited "
+        f"{limiter.sample_wait_seconds:.1f} s, inserts {limiter.insert_wait_seconds:.1f} s"
+        if limiter
+        else ""
+    )
+    lines = [
         f"ReplayMemoryServer {uuid:08x}",
         *(f"  {name}: {place}" for name, place in places.items()),
         f"  n_caches: {stats.n_caches}, of which {stats.caches} are there",
@@ -158,3 +170,4 @@ def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> l
         f"  total_steps: {stats.total_steps}",
         f"  total_refused: {stats.total_refused}",
     ]
+    return [*lines, limited] if limited else lines
