@@ -146,6 +146,17 @@ class ServerConnectionStats:
     down: bool
 
 
+def memory_stats(
+    limiter: tuple[int, int, int, float, float, float] | None,
+) -> MemoryStats:
+    """Return figures that the compiled core read, those of the limiter in the order of the class."""
+    if limiter is None:
+        return MemoryStats(limiter=None)
+    return MemoryStats(
+        limiter=LimiterStats(**dict(zip(LimiterStats.__slots__, limiter, strict=True)))
+    )
+
+
 def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
     """Return lines that say where a server is, and what has arrived there."""
     return [
