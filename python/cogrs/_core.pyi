@@ -698,8 +698,9 @@ class ReplayMemory(ReplayWriter):
             TimeoutError: The rate limiter did not allow the batch, or nothing could be drawn, for
                 `wait` seconds; the text names the clause, the counts and what would free it.
                 Nothing is counted as given.
-            ValueError: batch_size < 1; the rate limiter can never allow so large a batch; an array of `out` has another shape or dtype, cannot be
-                written to, is not C-contiguous or shares memory with another.
+            ValueError: batch_size < 1; the rate limiter can never allow so large a batch; an array
+                of `out` has another shape or dtype, cannot be written to, is not C-contiguous or
+                shares memory with another.
             TypeError: `out` does not have the structure of a batch of this call.
         """
     @overload
@@ -788,8 +789,8 @@ class ReplayMemory(ReplayWriter):
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Write closed episodes, settings and the state of the random generator to a file.
 
-        So are the rate limiter and its counts. Entries are streamed, and the file is replaced only when it is complete. Open episodes are
-        left out.
+        The rate limiter and its counts are saved too. Entries are streamed, and the file is
+        replaced only when it is complete. Open episodes are left out.
 
         Raises:
             OSError: The file cannot be written.

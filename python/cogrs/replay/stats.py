@@ -149,11 +149,19 @@ class ServerConnectionStats:
 def memory_stats(
     limiter: tuple[int, int, int, float, float, float] | None,
 ) -> MemoryStats:
-    """Return figures that the compiled core read, those of the limiter in the order of the class."""
+    """Return the figures of a memory; those of its limiter come in the order of their class."""
     if limiter is None:
         return MemoryStats(limiter=None)
+    inserts, samples, removed, sample_wait, insert_wait, ratio = limiter
     return MemoryStats(
-        limiter=LimiterStats(**dict(zip(LimiterStats.__slots__, limiter, strict=True)))
+        limiter=LimiterStats(
+            inserts=inserts,
+            samples=samples,
+            removed=removed,
+            sample_wait_seconds=sample_wait,
+            insert_wait_seconds=insert_wait,
+            samples_per_insert=ratio,
+        )
     )
 
 
