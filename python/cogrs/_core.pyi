@@ -19,6 +19,7 @@ from cogrs.replay.batch import (
     WeightedSample,
 )
 from cogrs.replay.recorder import Recorder, VectorEnvironment
+from cogrs.replay.stats import MemoryStats
 
 __all__ = [
     "CacheStore",
@@ -40,6 +41,8 @@ __all__ = [
     "physics_step",
     "publish_through",
     "start_ids",
+    "unlimited_writer",
+    "wait_to_insert",
 ]
 
 __version__: str
@@ -165,6 +168,7 @@ class ReplayWriter:
         final_info: npt.ArrayLike | None = None,
         terminated: bool | None = None,
         truncated: bool | None = None,
+        wait: float | None = None,
     ) -> None:
         """Close the open episode: compute its returns and weights, so that it can be sampled.
 
@@ -186,6 +190,9 @@ class ReplayWriter:
                 whatever `truncated` is.
             truncated: Whether the episode was truncated, the same as `bootstrap_value` 0. If there
                 is a value, give only that.
+            wait: Seconds to wait while the memory's rate limiter lets no entry come: until one may
+                come, and then the whole episode goes in. None: as long as it takes; 0: not at all.
+                An episode without entries, or a memory without limiter, never waits.
 
         Raises:
             TypeError: `bootstrap_value` is given beside `terminated` or `truncated`.
@@ -195,6 +202,9 @@ class ReplayWriter:
             RuntimeError: No episode is open; weights are asked for without values; value or qvest
                 has size 0 and an update is asked for; or `final_state` does not fit. An open
                 episode stays open and nothing is changed.
+            TimeoutError: The rate limiter let no entry come for `wait` seconds; the text names the
+                clause, the counts and what would free it. The episode stays open, and so it does
+                after a KeyboardInterrupt: the call can be repeated.
         """
     def abort_episode(self) -> None:
         """Drop the open episode and its entries; `RuntimeError` when no episode is open."""
@@ -222,6 +232,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        wait: float | None = None,
     ) -> int:
         """Add a whole closed episode beside the open one: all of it or, after an error, nothing.
 
@@ -230,6 +241,16 @@ class ReplayWriter:
         Returns:
             The id of the first entry.
         """
+
+def unlimited_writer(memory: ReplayMemory) -> ReplayWriter:
+    """Create a writer whose episodes do not wait for the rate limiter when they are closed."""
+
+def wait_to_insert(memory: ReplayMemory, wait: float | None = None) -> None:
+    """Wait until the rate limiter lets one entry come; returns at once without a limiter.
+
+    Raises:
+        TimeoutError: It did not within `wait` seconds; None waits as long as it takes.
+    """
 
 # -- memory.rs ------------------------------------------------------------------------------------
 
@@ -272,6 +293,10 @@ class ReplayMemory(ReplayWriter):
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
         allow_overcommit: Do not compare the size with the memory that the machine has available.
+        limiter: How many samples may be drawn for each entry inserted; None: any number. With one,
+            `close_episode` and `add_episode` are where inserts wait, and `get_batch` and `sample`
+            are where samples wait; `add_entry` never waits, and caches that a client draws from the
+            memory are neither limited nor counted. It cannot be changed.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -283,7 +308,7 @@ class ReplayMemory(ReplayWriter):
             hold (float6, int1, complex32), or fields of a record that overlap; or reward, prob,
             value or qvest is not float32.
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
-            range.
+            range, or `min_size` of the limiter exceeds `max_step`.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than is
             available.
     """
@@ -302,6 +327,7 @@ class ReplayMemory(ReplayWriter):
         uuid: int | None = None,
         seed: int | None = None,
         allow_overcommit: bool = False,
+        limiter: RateLimiter | None = None,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -441,6 +467,11 @@ class ReplayMemory(ReplayWriter):
     @property
     def min_weight(self) -> float:
         """Smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """The rate limiter; None without one."""
+    def stats(self) -> MemoryStats:
+        """Return figures of this moment: those of the rate limiter are in `.limiter`."""
     def num_episode(self) -> int:
         """Closed episodes held now."""
     def __len__(self) -> int:
@@ -640,11 +671,16 @@ class ReplayMemory(ReplayWriter):
         """
 
     # Reading.
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: _Buffers | None = None
+    ) -> Batch:
         """Draw transitions, with replacement, each with probability `weight / weight_sum`.
 
         Args:
             batch_size: How many, B >= 1.
+            wait: Seconds to wait while the rate limiter does not allow the batch, or nothing can be
+                drawn. 0: not at all. None: as long as it takes with a limiter, and not at all
+                without one.
             out: Arrays to fill instead of making new ones: a batch that this call returned before,
                 or one of the same shapes and dtypes in memory of another library on the CPU. Slices
                 of one batch may be filled from several memories.
@@ -657,9 +693,14 @@ class ReplayMemory(ReplayWriter):
             caller and share nothing with the memory. With `out`, returns `out`.
 
         Raises:
-            RuntimeError: Nothing can be drawn; the text says why.
-            ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
-                written to, is not C-contiguous or shares memory with another.
+            RuntimeError: Nothing can be drawn, and there was no wait, or it would last for ever
+                because the rate limiter lets no entries come either; the text says why.
+            TimeoutError: The rate limiter did not allow the batch, or nothing could be drawn, for
+                `wait` seconds; the text names the clause, the counts and what would free it.
+                Nothing is counted as given.
+            ValueError: batch_size < 1; the rate limiter can never allow so large a batch; an array
+                of `out` has another shape or dtype, cannot be written to, is not C-contiguous or
+                shares memory with another.
             TypeError: `out` does not have the structure of a batch of this call.
         """
     @overload
@@ -670,6 +711,7 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> Sample:
         """Draw as `get_batch` does, with more about each row.
@@ -680,6 +722,7 @@ class ReplayMemory(ReplayWriter):
                 the discounts of next's value.
             beta: Exponent of importance weights, finite and >= 0 (Schaul et al. 2016, section 3.4);
                 None leaves them out.
+            wait: As of `get_batch`.
             normalize: "batch" divides them by the largest of the batch; "memory", which
                 `importance_weights` calls "all" (taken here too), by the largest of all entries,
                 which reads all weights.
@@ -699,7 +742,7 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             ValueError: `beta` is negative or not finite, or `normalize` is not one of these.
-            RuntimeError, ValueError, TypeError: As of `get_batch`.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `get_batch`.
         """
     @overload
     def sample(
@@ -709,6 +752,7 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepSample: ...
     @overload
@@ -719,6 +763,7 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> WeightedSample: ...
     @overload
@@ -729,6 +774,7 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepWeightedSample: ...
     def episode(self, index: int) -> Episode:
@@ -743,8 +789,8 @@ class ReplayMemory(ReplayWriter):
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Write closed episodes, settings and the state of the random generator to a file.
 
-        Entries are streamed, and the file is replaced only when it is complete. Open episodes are
-        left out.
+        The rate limiter and its counts are saved too. Entries are streamed, and the file is
+        replaced only when it is complete. Open episodes are left out.
 
         Raises:
             OSError: The file cannot be written.
@@ -752,7 +798,10 @@ class ReplayMemory(ReplayWriter):
         """
     @staticmethod
     def load(
-        path: str | bytes | os.PathLike[str], *, allow_overcommit: bool = False
+        path: str | bytes | os.PathLike[str],
+        *,
+        allow_overcommit: bool = False,
+        limiter: RateLimiter | Literal["file"] | None = "file",
     ) -> ReplayMemory:
         """Create a memory from a file that `save` wrote, and continue where the saved one was.
 
@@ -761,9 +810,17 @@ class ReplayMemory(ReplayWriter):
         entries may then be stored in another order, and other entries are drawn, with the same
         probabilities.
 
+        Args:
+            path: The file.
+            allow_overcommit: As of the constructor.
+            limiter: "file": the rate limiter of the saved memory, if it had one. Otherwise this
+                one, or None for no limiter. Its counts go on from those in the file; a file without
+                counts counts as if its entries, final states left out, had just been inserted.
+                Seconds that were waited begin at 0.
+
         Raises:
             OSError: The file cannot be read.
-            TypeError: `path` is not a path.
+            TypeError: `path` is not a path, or `limiter` not one of these.
             ValueError: `save` did not write the file, or it is of another version or damaged; or a
                 field's dtype is one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.

@@ -150,6 +150,25 @@ class ServerConnectionStats:
     down: bool
 
 
+def memory_stats(
+    limiter: tuple[int, int, int, float, float, float] | None,
+) -> MemoryStats:
+    """Return the figures of a memory; those of its limiter come in the order of their class."""
+    if limiter is None:
+        return MemoryStats(limiter=None)
+    inserts, samples, removed, sample_wait, insert_wait, ratio = limiter
+    return MemoryStats(
+        limiter=LimiterStats(
+            inserts=inserts,
+            samples=samples,
+            removed=removed,
+            sample_wait_seconds=sample_wait,
+            insert_wait_seconds=insert_wait,
+            samples_per_insert=ratio,
+        )
+    )
+
+
 def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
     """Return lines that say where a server is, and what has arrived there."""
     limiter = stats.limiter

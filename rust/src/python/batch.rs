@@ -13,7 +13,9 @@ use crate::python::batch_plan::{BatchLayout, BatchPlan};
 use crate::python::block::BatchMemory;
 use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::memory_wait::{Attempt, Shortage};
 use crate::python::out_arrays::OutArrays;
+use crate::python::wait::{Side, Wait};
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
 use crate::replay::sampler::Sampler;
@@ -123,16 +125,33 @@ pub fn draw<'py>(
     handle: &MemoryHandle,
     kind: BatchKind,
     rows: usize,
+    wait: Wait,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
-    handle.check_drawable(py)?;
+    match &handle.limiter {
+        Some(limiter) => limiter.check_batch(rows as u64)?,
+        None if wait == Wait::Never => handle.check_drawable(py)?,
+        None => {}
+    }
     loop {
         let plan = BatchPlan::new(handle.spec(), handle.settings(), kind, rows)?;
         let mut drawn = None;
         let batch = make(py, handle, &plan, out, |parts| {
-            drawn = handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))?;
+            drawn = handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
+                if let Some(reason) = memory.sample_shortage(rows) {
+                    return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
+                }
+                if let Err(Error::State(reason)) = memory.check_drawable(Sampler::default()) {
+                    return Ok(Attempt::NotYet(Shortage::Entries(reason)));
+                }
+                let drawn = draw_into(memory, &plan, parts)?;
+                if drawn.is_some() {
+                    memory.count_samples(rows);
+                }
+                Ok(Attempt::Ready(drawn))
+            })?;
             Ok(())
         })?;
         if drawn.is_some() {

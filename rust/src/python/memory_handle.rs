@@ -6,7 +6,7 @@
 //! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 
@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
+use crate::python::wait::{Wait, WaitTimes};
 use crate::replay::memory::Memory;
+use crate::replay::rate_limiter::{LimiterCounts, RateLimiter};
 use crate::replay::sampler::Sampler;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -32,6 +34,13 @@ pub struct MemoryHandle {
     templates: [Template; FIELDS],
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
+    /// The rate limiter, which never changes.
+    pub limiter: Option<RateLimiter>,
+    /// Notified when the memory has changed and threads wait.
+    pub(super) changed: Condvar,
+    /// Threads that wait for a change; changed under the lock.
+    pub(super) waiting: AtomicUsize,
+    pub(super) waits: WaitTimes,
     fork_guard: ForkGuard,
     pub pool: Arc<BlockPool>,
 }
@@ -41,6 +50,10 @@ impl MemoryHandle {
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
             counters: Counters::of(&memory),
+            limiter: memory.limiter().copied(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            waits: WaitTimes::default(),
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
@@ -74,21 +87,32 @@ impl MemoryHandle {
             match self.memory.try_lock() {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Poisoned(_)) => return Err(interrupted().into()),
-                Ok(memory) => return Ok(self.run(memory, call)?),
+                Ok(mut memory) => return Ok(self.run(&mut memory, call)?),
             }
         }
         // Not `lock_py_attached`: that attaches again while it holds the lock, and a thread that waits for the lock
         // while attached would then wait for ever.
-        Ok(py.detach(|| self.run(self.memory.lock().map_err(|_| interrupted())?, call))?)
+        Ok(py.detach(|| {
+            let mut memory = self.lock()?;
+            self.run(&mut memory, call)
+        })?)
     }
 
-    fn run<T>(
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Memory>> {
+        self.memory.lock().map_err(|_| interrupted())
+    }
+
+    pub(super) fn run<T>(
         &self,
-        mut memory: MutexGuard<'_, Memory>,
+        memory: &mut Memory,
         call: impl FnOnce(&mut Memory) -> Result<T>,
     ) -> Result<T> {
-        let result = call(&mut memory);
-        self.counters.store(&memory);
+        let before = (self.waiting.load(Ordering::Relaxed) > 0).then(|| contents(memory));
+        let result = call(memory);
+        self.counters.store(memory);
+        if before.is_some_and(|before| before != contents(memory)) {
+            self.changed.notify_all();
+        }
         result
     }
 
@@ -106,6 +130,7 @@ impl MemoryHandle {
             memory.set_settings(settings)?;
             let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             *visible = Arc::clone(memory.settings());
+            self.changed.notify_all();
             Ok(())
         })
     }
@@ -116,6 +141,11 @@ impl MemoryHandle {
             // While the interpreter shuts down there is nothing to attach to, and nothing to release.
             drop(Python::try_attach(|py| self.call(py, 0, call)));
         }
+    }
+
+    /// How long a call waits by its argument `wait`: with a rate limiter None is for ever, without one not at all.
+    pub fn patience(&self, wait: Option<&Bound<'_, PyAny>>) -> PyResult<Wait> {
+        Wait::new(wait, if self.limiter.is_some() { Wait::ForEver } else { Wait::Never })
     }
 
     /// `RuntimeError` in a forked child.
@@ -130,6 +160,17 @@ impl MemoryHandle {
         }
         self.call(py, 0, |memory| memory.check_drawable(Sampler::default()))
     }
+}
+
+/// What decides whether a call has to wait.
+fn contents(memory: &Memory) -> (Option<LimiterCounts>, u64, usize, usize, usize) {
+    (
+        memory.limiter_counts(),
+        memory.totals().episodes,
+        memory.num_episode(),
+        memory.num_drawable(),
+        memory.num_sampleable(),
+    )
 }
 
 /// Counters of a memory as the last call left them.
@@ -184,7 +225,7 @@ impl Counters {
     }
 }
 
-fn interrupted() -> Error {
+pub(super) fn interrupted() -> Error {
     Error::State(
         "an internal error interrupted an earlier call on this memory; its contents cannot be trusted"
             .into(),

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::python::exit::call_python;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{Counters, LONG};
+use crate::python::rate_limiter::RateLimiter;
 use crate::spec::{Field, shape_text};
 
 macro_rules! templates {
@@ -66,6 +67,12 @@ impl ReplayMemory {
     #[getter]
     fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
         self.handle.call(py, LONG, |memory| Ok(memory.min_weight()))
+    }
+
+    #[doc = stub_doc!(ReplayMemory.limiter)]
+    #[getter]
+    fn limiter(&self) -> Option<RateLimiter> {
+        self.handle.limiter.map(RateLimiter)
     }
 
     #[doc = stub_doc!(ReplayMemory.num_episode)]

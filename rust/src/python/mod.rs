@@ -5,7 +5,7 @@
 //! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
-//! | its lock, and the counters that are read without it | `memory_handle` |
+//! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
 //! | `ReplayWriter`: the calls that write | `writer` |
 //! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
 //! | which columns and which class a kind of batch has | `batch_kind` |
@@ -70,6 +70,7 @@ mod importance;
 mod memory;
 mod memory_handle;
 mod memory_properties;
+mod memory_wait;
 mod message_frame;
 mod mixer;
 mod numbers;
@@ -112,7 +113,7 @@ mod core_module {
     #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
     #[pymodule_export]
-    use super::writer::ReplayWriter;
+    use super::writer::{ReplayWriter, unlimited_writer, wait_to_insert};
 
     use pyo3::prelude::*;
 

@@ -38,6 +38,37 @@ fn error_buffer(value: &Bound<'_, PyAny>) -> PyResult<ErrorBuffer> {
     Ok(ErrorBuffer::Between(number("error_buffer[0]", low)?, number("error_buffer[1]", high)?))
 }
 
+/// The argument `limiter`; `TypeError` when it is not a `RateLimiter`.
+pub(super) fn rate_limiter(value: &Bound<'_, PyAny>) -> PyResult<Limiter> {
+    match value.cast::<RateLimiter>() {
+        Ok(limiter) => Ok(limiter.get().0),
+        Err(_) => Err(wrong_type("limiter", "a cogrs.RateLimiter or None", value)),
+    }
+}
+
+/// The rate limiter of a loaded memory.
+#[derive(Debug, Clone, Copy)]
+pub enum LimiterOfFile {
+    /// That of the file.
+    File,
+    /// That of an argument.
+    Given(Option<Limiter>),
+}
+
+/// The argument `limiter` of `load`, for `from_py_with`.
+pub(super) fn limiter_of_file(value: &Bound<'_, PyAny>) -> PyResult<LimiterOfFile> {
+    if value.is_none() {
+        return Ok(LimiterOfFile::Given(None));
+    }
+    if value.extract::<&str>().is_ok_and(|text| text == "file") {
+        return Ok(LimiterOfFile::File);
+    }
+    match value.cast::<RateLimiter>() {
+        Ok(limiter) => Ok(LimiterOfFile::Given(Some(limiter.get().0))),
+        Err(_) => Err(wrong_type("limiter", "a cogrs.RateLimiter, None or 'file'", value)),
+    }
+}
+
 fn counts(
     inserts: &Bound<'_, PyAny>,
     samples: &Bound<'_, PyAny>,

@@ -31,6 +31,7 @@ use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending, Totals};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
+use crate::replay::rate_limiter::Limited;
 use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
@@ -51,6 +52,9 @@ type Header<S> = (MemoryRecord, Vec<S>, Vec<EpisodeRecord>);
 
 /// What only some memories have, each part by its name.
 type Parts = Vec<(String, Vec<u8>)>;
+
+/// The part with the rate limiter and its counts.
+const LIMITER: &str = "limiter";
 
 /// A memory without its settings and episodes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -110,7 +114,7 @@ fn upgrade_v3(old: SettingsV3) -> Settings {
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = resolve(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest, Parts::new()))
+    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts(memory)?))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -145,6 +149,16 @@ fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
     });
     // The error that `made` has lacks the system's number, and names the temporary file.
     made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
+}
+
+fn parts(memory: &Memory) -> Result<Parts> {
+    let mut parts = Parts::new();
+    if let Some(limited) = &memory.limited {
+        let bytes =
+            postcard::to_stdvec(limited).map_err(|error| Error::State(error.to_string()))?;
+        parts.push((LIMITER.into(), bytes));
+    }
+    Ok(parts)
 }
 
 fn header(memory: &Memory, uuid: u32) -> Header<Settings> {
@@ -236,6 +250,7 @@ pub struct CheckpointFile {
     settings: Vec<Settings>,
     episodes: Vec<EpisodeRecord>,
     largest: f64,
+    limited: Option<Limited>,
     is_v3: bool,
     payload: BufReader<File>,
 }
@@ -285,11 +300,16 @@ impl CheckpointFile {
         let unreadable = |error| refused(&format!("a header that cannot be read: {error}"));
         let ((memory, settings, episodes), largest, parts) =
             read_header(version, &header).map_err(unreadable)?;
-        if let Some((name, _)) = parts.first() {
-            return Err(refused(&format!("one with a part {name:?}, of a later version")));
+        let mut limited = None;
+        for (name, bytes) in parts {
+            match name.as_str() {
+                LIMITER => limited = Some(postcard::from_bytes(&bytes).map_err(unreadable)?),
+                _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
+            }
         }
         let is_v3 = version == 3;
-        let file = Self { path: name, memory, settings, episodes, largest, is_v3, payload };
+        let file =
+            Self { path: name, memory, settings, episodes, largest, limited, is_v3, payload };
         file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
         Ok(file)
     }
@@ -333,6 +353,8 @@ impl CheckpointFile {
                 && (spec.has_values() || !record.values)
         });
         let sound = sound && self.largest.is_finite() && self.largest >= 1.0;
+        let limited = self.limited;
+        let sound = sound && limited.is_none_or(|limited| limited.is_sound(memory.max_step));
         if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
@@ -386,6 +408,8 @@ impl CheckpointFile {
         // The same object, which episodes share.
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
+        memory.limited = self.limited;
+        memory.recount_removed();
         Ok(memory)
     }
 

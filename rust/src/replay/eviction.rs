@@ -37,6 +37,7 @@ impl Memory {
     /// Evicts the closed episode at a position in the order of closing. Returns whether there was one.
     fn evict(&mut self, at: usize) -> bool {
         let Some(index) = self.closed.remove(at) else { return false };
+        self.count_evicted(index);
         let episode = self.forget(index);
         self.empty -= usize::from(episode.is_empty());
         self.index.remove_episode(episode.number);

@@ -16,6 +16,7 @@ use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::rate_limiter::Limited;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
@@ -64,6 +65,7 @@ pub struct Memory {
     /// Whether [`Memory::zero_weights_to_report`] has returned counts.
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
+    pub(super) limited: Option<Limited>,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 
@@ -109,6 +111,7 @@ impl Memory {
             next_number: 0,
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
+            limited: None,
             spec,
             rng,
         })
@@ -135,6 +138,9 @@ impl Memory {
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
         if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
             self.mask_borders();
+        }
+        if old.max_times_sampled != limit {
+            self.recount_removed();
         }
         Ok(())
     }
@@ -209,6 +215,11 @@ impl Memory {
         self.serials.insert(serial, index);
         self.open.push(index);
         serial
+    }
+
+    /// The entries of an open episode. Fails with [`Error::State`] when it is not open.
+    pub fn open_len(&self, serial: u64) -> Result<usize> {
+        Ok(self.episodes[self.open_index(serial)? as usize].len())
     }
 
     /// Whether this episode is open.
@@ -345,10 +356,12 @@ impl Memory {
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
         self.totals.episodes += 1;
-        self.totals.steps += episode.actions() as u64;
+        let actions = episode.actions();
+        self.totals.steps += actions as u64;
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
+        self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
     }

@@ -20,7 +20,7 @@
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
-//! | how many samples may be drawn for each entry inserted | [`rate_limiter`] |
+//! | how many samples may be drawn for each entry inserted; what a memory counts for that | [`rate_limiter`]; `limiter_counts` |
 //! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
 //!
 //! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
@@ -66,6 +66,7 @@ pub(crate) mod finite;
 mod footprint;
 mod free_slots;
 pub mod importance;
+mod limiter_counts;
 pub mod mapped_array;
 pub mod memory;
 pub mod mixer;

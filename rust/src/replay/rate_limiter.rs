@@ -36,11 +36,11 @@ impl LimiterCounts {
     }
 
     /// Entries that can still be drawn.
-    fn held(&self) -> i128 {
+    fn held(self) -> i128 {
         i128::from(self.inserts) - i128::from(self.removed)
     }
 
-    fn text(&self) -> String {
+    fn text(self) -> String {
         format!("inserts {}, samples {}, removed {}", self.inserts, self.samples, self.removed)
     }
 }
@@ -295,6 +295,24 @@ impl RateLimiter {
             (missing / ratio.samples_per_insert).ceil().max(0.0)
         });
         u64::try_from(by_size).unwrap_or(u64::MAX).max(by_ratio as u64).max(1)
+    }
+}
+
+/// A rate limiter with what it has counted.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Limited {
+    pub limiter: RateLimiter,
+    pub counts: LimiterCounts,
+}
+
+impl Limited {
+    /// Whether a memory of `max_step` entries could have it.
+    pub fn is_sound(&self, max_step: u64) -> bool {
+        let LimiterCounts { inserts, samples, removed } = self.counts;
+        self.limiter.is_valid()
+            && self.limiter.min_size_to_sample() <= max_step
+            && inserts.max(samples) <= u64::MAX >> 1
+            && removed <= inserts
     }
 }
 

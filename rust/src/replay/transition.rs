@@ -76,6 +76,7 @@ impl Memory {
                 "too few entries for sampler='{sampler}': need {count}, have {have}"
             ))
         })?;
+        self.count_used_up(&times);
         let refs: &[u64] = &self.entry_refs;
         prefetch(refs, prev.iter().copied());
         let next = prev.iter().map(|&slot| self.later(refs, slot)).collect();

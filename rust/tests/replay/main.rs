@@ -8,6 +8,7 @@ mod checkpoint;
 mod draw_model;
 mod fixtures;
 mod importance;
+mod limiter_counts;
 mod memory;
 mod mixer;
 mod model;
