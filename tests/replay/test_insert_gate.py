@@ -59,7 +59,7 @@ def test_limiter_without_upper_bound_lets_all_in() -> None:
         assert client.wait_to_insert(timeout=0)
 
 
-def test_clients_share_what_the_limiter_lets_in() -> None:
+def test_clients_share_the_entries_that_the_limiter_lets_in() -> None:
     with pair(1, **REUSED) as (server, client), connected(server) as other:
         assert other.may_insert(30)
         build.add_uniform(client.rem, 25)
@@ -149,7 +149,7 @@ def test_client_that_has_nothing_to_push_to_a_starved_learner_may_insert() -> No
             batch.result()
 
 
-def test_client_finds_a_server_that_is_started_again_while_it_waits() -> None:
+def test_waiting_client_finds_a_server_that_is_started_again() -> None:
     with pair(1, **REUSED) as (server, client):
         fill(server, client)
         wait = Call(client.wait_to_insert)
@@ -248,7 +248,7 @@ def test_limiter_publishes_nothing_that_counts_as_the_users_messages() -> None:
         assert server.stats().published == 0
 
 
-def test_header_of_an_allowance_is_read_as_it_was_written() -> None:
+def test_header_of_an_allowance_survives_encoding() -> None:
     allowance = pb.Allowance(server=2**64 - 1, number=7, inserts=0, starved=True)
     got = decode(encode(1, allowance=allowance))
     assert got.WhichOneof("body") is None

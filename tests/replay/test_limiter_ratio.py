@@ -11,125 +11,73 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cogrs import RateLimiter, ReplayMemoryServer
 from tests.replay import build, load, network
+from tests.replay.limiter_load import (
+    ACTORS,
+    BATCH,
+    BUFFER,
+    LONGEST,
+    MIN_SIZE,
+    SPI,
+    Watch,
+    act,
+    learn,
+    settings,
+)
 from tests.replay.network import Call, connected, started
 
 if TYPE_CHECKING:
     import subprocess
 
-ACTORS = 8
-LONGEST = 12
-"""Steps of an episode, at most."""
-BATCH = 8
-SPI, MIN_SIZE, BUFFER = 4.0, 40, 60.0
 KILLS = 10 if build.SOAK else 3
 SECONDS = 120.0 if build.SOAK else 3.0
 BACK = 50.0
 """Seconds within which all must go on; it takes less than a tenth of that."""
 
 
-def limiter() -> RateLimiter:
-    return RateLimiter(SPI, MIN_SIZE, BUFFER)
-
-
-def settings() -> dict[str, Any]:
-    """Of the server: caches are small and used once, so that a learner is often starved."""
-    return {"limiter": limiter(), "cache_size": BATCH}
-
-
-class Watch:
-    """Looks at a server's counts all the time, and remembers how far they went."""
-
-    def __init__(self, server: ReplayMemoryServer) -> None:
-        self._server = server
-        self._stop = threading.Event()
-        self.lowest = self.highest = MIN_SIZE * SPI
-        self._running = Call(self._run)
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.0005):
-            stats = self._server.stats().limiter
-            owed = stats.inserts * SPI - stats.samples
-            self.highest = max(self.highest, owed)
-            if stats.samples:
-                self.lowest = min(self.lowest, owed)
-
-    def assert_kept(self) -> None:
-        assert self.lowest >= MIN_SIZE * SPI - BUFFER
-        assert self.highest <= MIN_SIZE * SPI + BUFFER + ACTORS * LONGEST * SPI
-
-    def end(self) -> None:
-        self._stop.set()
-        self._running.result()
-        self.assert_kept()
-
-
-def act(client: Any, rng: random.Random, is_over: Any) -> None:
-    """Insert episodes when that is allowed, at a random pace, and push a cache of each."""
-    while not is_over():
-        if client.wait_to_insert(timeout=0.5):
-            build.add_uniform(client.rem, rng.randint(1, LONGEST))
-            client.push_cache()
-            if rng.random() < 0.5:
-                client.update_counter()
-            time.sleep(rng.choice((0.0, 0.0, 0.01, 0.05)) * rng.random())
-
-
-def learn(source: Any, rng: random.Random, is_over: Any) -> None:
-    """Take batches at a random pace."""
-    while not is_over():
-        try:
-            source.get_batch(rng.randint(1, BATCH), wait=0.5)
-        except TimeoutError:
-            continue
-        time.sleep(rng.choice((0.0, 0.0, 0.0, 0.02)) * rng.random())
-
-
-@pytest.mark.parametrize("slow", ["neither", "learner", "actors"])
-def test_ratio_of_many_actors_and_a_learner_stays_within_buffer_and_episodes(slow: str) -> None:
+@pytest.mark.parametrize(
+    ("actors", "acting", "learning"),
+    [(ACTORS, 0.02, 0.005), (ACTORS, 0.0, 0.05), (1, 0.05, 0.0)],
+    ids=["as fast", "slow learner", "slow actor"],
+)
+def test_ratio_stays_within_buffer_and_an_episode_of_each_actor(
+    actors: int, acting: float, learning: float
+) -> None:
     over = threading.Event()
-    with started(4, **settings()) as server:
-        clients = [connected(server, 200) for _ in range(ACTORS)]
+    with started(4, **settings()) as server, ExitStack() as stack:
+        clients = [stack.enter_context(connected(server, 200)) for _ in range(actors)]
         watch = Watch(server)
-        actors = [
-            Call(lambda c=c, k=k: act(c, random.Random(k), over.is_set))
-            for k, c in enumerate(clients[:1] if slow == "actors" else clients)
+        calls = [
+            Call(lambda c=client, k=seed: act(c, random.Random(k), over.is_set, acting))
+            for seed, client in enumerate(clients)
         ]
-        if slow == "learner":
-            assert not over.wait(0.3)
-        learner = Call(lambda: learn(server, random.Random(99), over.is_set))
+        calls.append(Call(lambda: learn(server, random.Random(99), over.is_set, learning)))
         end = time.monotonic() + SECONDS
-        grown = 0
         while time.monotonic() < end:
-            time.sleep(0.5)
+            samples = server.stats().limiter.samples
+            network.eventually(lambda n=samples: server.stats().limiter.samples > n + 3 * BATCH)
             watch.assert_kept()
-            stats = server.stats().limiter
-            assert stats.samples > grown, "the learner stands still"
-            grown = stats.samples
         over.set()
-        for call in (*actors, learner):
+        for call in calls:
             call.result(60)
         watch.end()
-        stats = server.stats().limiter
-        assert stats.inserts > 2 * MIN_SIZE
-        for client in clients:
-            client.close()
+        assert server.stats().limiter.inserts > 2 * MIN_SIZE
 
 
 PROCESS = """
 import json, random, sys
 from cogrs import ReplayMemoryClient, ReplaySampler
-from tests.replay import network, test_limiter_ratio as ratio
+from tests.replay import limiter_load, network
 
 kind, seed, at = sys.argv[1], int(sys.argv[2]), sys.argv[3:6]
 if kind == "server":
-    server = network.made(4, pub_endpoint=at[0], **ratio.settings()).start(*at[1:])
-    watch = ratio.Watch(server)
+    server = network.made(4, pub_endpoint=at[0], **limiter_load.settings()).start(*at[1:])
+    watch = limiter_load.Watch(server)
     print("ready", flush=True)
     for line in sys.stdin:
         stats = server.stats().limiter
@@ -143,11 +91,11 @@ else:
                 with ReplayMemoryClient(*at, max_step=200, timeout=2) as client:
                     while True:
                         try:
-                            ratio.act(client, rng, never)
+                            limiter_load.act(client, rng, never)
                         except TimeoutError:
                             continue
             with ReplaySampler([at[1]], timeout=2) as sampler:
-                ratio.learn(sampler, rng, never)
+                limiter_load.learn(sampler, rng, never)
         except TimeoutError:
             continue
 """

@@ -51,7 +51,7 @@ async def test_trial_that_has_begun_never_waits():
 
 
 @on_loop
-async def test_trials_wait_for_no_longer_than_they_may():
+async def test_trials_wait_no_longer_than_insert_wait():
     async with stage(server=LIMITED, insert_wait=0.3) as on:
         await filled(on)
         begin = time.monotonic()
@@ -78,7 +78,7 @@ async def test_trials_do_not_wait_for_a_server_without_limiter():
 
 
 @on_loop
-async def test_trial_that_ends_while_it_waits_is_forgotten():
+async def test_trial_that_ends_during_the_wait_is_forgotten():
     async with stage(server=LIMITED, insert_wait=None) as on:
         await filled(on)
         trials = await started(on)

@@ -383,7 +383,7 @@ class ReplayMemoryClient(Closeable):
         return 0
 
     def _report(self, call: str, within: float | None = None, *, restored: bool = False) -> None:
-        """Tell the server the totals; errors as of `update_counter`."""
+        """Send the server the totals; errors as of `update_counter`."""
         self._transport.check()
         episodes, steps = self._state().totals()
         counter = pb.Counter(

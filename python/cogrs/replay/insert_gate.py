@@ -54,7 +54,7 @@ class InsertGate:
     """What a client knows of its server's rate limiter."""
 
     def __init__(self, transport: Transport, subscriber: Subscriber | None) -> None:
-        """Know nothing yet. Without a subscriber the server is asked again and again."""
+        """Create it for a client; without a subscriber the server is asked again and again."""
         self._transport = transport
         self._subscriber = subscriber
         self._lock = threading.Lock()

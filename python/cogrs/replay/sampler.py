@@ -144,9 +144,10 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         Raises:
             TimeoutError: A server did not answer, or after `wait` seconds one still has too few
                 samples; the text has its endpoint. Samples that came are kept for the next call.
-            RuntimeError: A server has too few samples, or none has `n_caches` caches, while `wait`
-                is None and no server has a rate limiter; an answer is not valid or of another
-                layout than the others', or the sampler was closed. Samples that came are kept.
+            RuntimeError: A server has too few samples, or no server has `n_caches` caches, while
+                `wait` is None and no server has a rate limiter; an answer is not valid or of
+                another layout than the others', or the sampler was closed. Samples that came are
+                kept.
             ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
             TypeError: `out` does not have the structure of a batch of this call.
         """

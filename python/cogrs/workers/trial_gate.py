@@ -57,7 +57,7 @@ class TrialGate:
                 self._waiting.discard(entry)
 
     def close(self) -> None:
-        """Let all trials go on, and end the thread."""
+        """Release all trials, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -82,7 +82,7 @@ class TrialGate:
             return not self._closed
 
     def _open(self) -> None:
-        """Let all trials go on that wait."""
+        """Release all trials that wait."""
         with self._changed:
             waiting, self._waiting = self._waiting, set()
         for loop, future in waiting:

@@ -48,7 +48,7 @@ def test_batch_waits_until_min_size_steps_are_told() -> None:
         assert server.stats().limiter.sample_wait_seconds >= 0.1
 
 
-def test_batch_waits_until_inserts_pay_for_it() -> None:
+def test_batch_waits_until_enough_steps_are_inserted() -> None:
     with pair(1, reuse_cache=True, limiter=RateLimiter(**WIDE)) as (server, client):
         told(client, 20)
         client.push_cache()
@@ -190,7 +190,7 @@ def test_stats_count_steps_samples_and_waits_up_to_now() -> None:
         assert server.stats().limiter.sample_wait_seconds == ended
 
 
-def test_print_info_says_who_waited(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_info_shows_the_waits_of_the_limiter(capsys: pytest.CaptureFixture[str]) -> None:
     with made(limiter=RateLimiter(**WIDE)) as server:
         server.print_info()
     assert "limiter: 0 inserts, 0 samples" in capsys.readouterr().out

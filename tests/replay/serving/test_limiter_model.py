@@ -65,7 +65,7 @@ STEPS = st.one_of(
     st.integers(0, 40),
     st.lists(STEPS, max_size=60),
 )
-def test_server_allows_counts_and_tells_what_the_formulas_say(
+def test_server_agrees_with_the_formulas_in_fractions(
     spi: Fraction, min_size: int, extra: int, steps: list[Any]
 ) -> None:
     # A batch of BATCH is never refused: it is at most high - low - spi.

@@ -128,7 +128,7 @@ class Publisher:
         self._waker.wake()
 
     def publish_allowance(self, allowance: pb.Allowance) -> None:
-        """Tell clients how the server's rate limiter stands; never waits."""
+        """Publish how the server's rate limiter stands; never waits."""
         body = encode(self._sender, allowance=allowance)
         self._transport.check()
         with self._changed:

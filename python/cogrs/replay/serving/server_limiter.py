@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.limits import MOST_REFUSED_SAMPLERS
 from cogrs.replay.stats import LimiterStats
 from cogrs.replay.wait_clock import WaitClock
 
@@ -37,9 +38,6 @@ _STARVED: Final = 0.5
 
 _RETRY: Final = 1.0
 """Seconds within which a sampler that was refused asks again, if it waits."""
-
-_MOST_WAITING: Final = 1024
-"""Samplers whose waits are measured, those that were refused last."""
 
 _LARGEST: Final = (1 << 63) - 1
 
@@ -126,7 +124,7 @@ class ServerLimiter:
             before = self._refused.pop(sampler, None)
             if refused:
                 self._refused[sampler] = now
-                if len(self._refused) > _MOST_WAITING:
+                if len(self._refused) > MOST_REFUSED_SAMPLERS:
                     del self._refused[next(iter(self._refused))]
         if before is not None and now - before < _RETRY:
             self._sample_waits.add(now - before)

@@ -338,7 +338,7 @@ class ServerState:
         self._source.note_cache()
 
     def _expect(self, sender: int) -> None:
-        """Have all that a client tells count for the rate limiter, as it is new here."""
+        """Count all that a client will tell, for the rate limiter: it is new here."""
         if self.limiter is not None:
             with self._lock:
                 self._remember(sender, self._counters.get(sender, _NOTHING_TOLD))
