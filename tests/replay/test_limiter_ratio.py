@@ -144,7 +144,7 @@ def test_ratio_is_kept_when_actors_learner_and_server_are_killed(at: list[str]) 
         goes_on()
         kinds = ["learner", "actor", "server"]
         for kill in range(KILLS):
-            time.sleep(rng.uniform(0, SECONDS / KILLS / 2))
+            time.sleep(rng.uniform(0.5, 1.5) * SECONDS / KILLS)
             kind = kinds[kill % 3]
             victim = rng.choice([each for each in running if each[0] == kind])
             victim[1].kill()
