@@ -172,6 +172,7 @@ impl ReplayWriter {
             memory.close(self.serial(), &closing)?;
             Ok(memory.zero_weights_to_report())
         })?;
+        self.handle.closes.tell();
         warn(py, zero)
     }
 
@@ -231,6 +232,7 @@ impl ReplayWriter {
         let (first, zero) = self.handle.call(py, bytes, |memory| {
             Ok((memory.add_episode(rows, &init_w, &closing)?, memory.zero_weights_to_report()))
         })?;
+        self.handle.closes.tell();
         warn(py, zero)?;
         Ok(first)
     }
