@@ -15,7 +15,7 @@ use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
     seeded, shown, size, wrong_type,
 };
-use crate::python::batch;
+use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
@@ -190,14 +190,15 @@ impl ReplayMemory {
     ) -> PyResult<Bound<'py, PyAny>> {
         let kind = BatchKind::Batch { ids: false, nstep: false };
         let rows = size("batch_size", batch_size, 1)?;
-        batch::draw(py, &self.handle, kind, rows, self.handle.patience(wait)?, out)
+        let wait = self.handle.patience(wait)?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler: None, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
-    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch, wait=None,
-                        out=None),
+    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch,
+                        sampler=None, wait=None, out=None),
            text_signature = "($self, batch_size, *, nstep_return=False, beta=None, normalize='batch', \
-                             wait=None, out=None)")]
+                             sampler=None, wait=None, out=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
@@ -205,6 +206,7 @@ impl ReplayMemory {
         #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
         beta: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        sampler: Option<&Bound<'py, PyAny>>,
         wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -213,9 +215,11 @@ impl ReplayMemory {
             check_non_negative("beta", beta)?;
         }
         let importance = beta.map(|beta| ImportanceOptions { beta, normalize });
-        let kind = BatchKind::Sample { nstep: nstep_return, importance };
+        let kind = BatchKind::Sample { nstep: nstep_return, importance, counted: false };
         let rows = size("batch_size", batch_size, 1)?;
-        batch::draw(py, &self.handle, kind, rows, self.handle.patience(wait)?, out)
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        let wait = self.handle.patience(wait)?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]

@@ -26,7 +26,7 @@ pub enum Attempt<T> {
 /// Why a call cannot be done yet, as errors say it.
 #[derive(Debug)]
 pub enum Shortage {
-    /// There are too few entries: `RuntimeError` without a wait, `TimeoutError` after one.
+    /// There are too few entries: `RuntimeError` if no wait was asked for, `TimeoutError` after one.
     Entries(String),
     /// The rate limiter does not allow it: `TimeoutError`.
     Limiter(String),
@@ -37,7 +37,7 @@ impl Shortage {
         match (self, wait) {
             (Self::Entries(text), Wait::Until(_, seconds))
             | (Self::Limiter(text), Wait::Until(_, seconds)) => {
-                PyTimeoutError::new_err(format!("{text}; waited {} seconds", short(seconds)))
+                PyTimeoutError::new_err(format!("waited {} s: {text}", short(seconds)))
             }
             (Self::Entries(text), _) => PyRuntimeError::new_err(text),
             (Self::Limiter(text), _) => PyTimeoutError::new_err(text),

@@ -57,7 +57,7 @@ impl WaitTimes {
 /// How long a call on a memory waits: its argument `wait`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Wait {
-    /// Not at all.
+    /// Not at all, because no wait was asked for.
     Never,
     /// Until then, so many seconds after the call.
     Until(Instant, f64),
@@ -70,9 +70,6 @@ impl Wait {
     pub fn new(wait: Option<&Bound<'_, PyAny>>, default: Self) -> PyResult<Self> {
         let Some(wait) = wait else { return Ok(default) };
         let seconds = seconds("wait", wait)?;
-        if seconds == 0.0 {
-            return Ok(Self::Never);
-        }
         Ok(after(seconds).map_or(Self::ForEver, |end| Self::Until(end, seconds)))
     }
 

@@ -17,6 +17,7 @@ use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::rate_limiter::Limited;
+use crate::replay::removal_order::RemovalOrder;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
@@ -62,6 +63,8 @@ pub struct Memory {
     pub(super) largest: f64,
     /// The number of the next episode in the order of closing.
     next_number: u32,
+    /// Made at the first eviction by weight.
+    pub(super) removal: Option<RemovalOrder>,
     /// Whether [`Memory::zero_weights_to_report`] has returned counts.
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
@@ -109,6 +112,7 @@ impl Memory {
             totals: Totals::default(),
             largest: 1.0,
             next_number: 0,
+            removal: None,
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
             limited: None,
@@ -136,6 +140,9 @@ impl Memory {
             self.index.set_limit(limit)?;
         }
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
+        if old.remover != self.settings.remover {
+            self.removal = None;
+        }
         if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
             self.mask_borders();
         }
@@ -294,7 +301,7 @@ impl Memory {
 
     /// Drops all episodes, open ones too. Ids are not reused.
     pub fn clear(&mut self) {
-        while self.evict_oldest() {}
+        while self.evict(0) {}
         for index in std::mem::take(&mut self.open) {
             self.forget(index);
         }
@@ -302,11 +309,11 @@ impl Memory {
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
-    /// Evicts the oldest closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
+    /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
     /// open episodes leave no room.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
         self.check_room(count)?;
-        while self.used + count > self.capacity && self.evict_oldest() {}
+        while self.used + count > self.capacity && self.evict_next() {}
         Ok(())
     }
 
@@ -380,6 +387,9 @@ impl Memory {
             }
         }
         self.index.insert_episode(episode.number, index);
+        if let Some(order) = &mut self.removal {
+            order.change(index);
+        }
         self.closed.push_back(index);
     }
 
@@ -390,6 +400,7 @@ impl Memory {
         }
         self.next_number = self.closed.len() as u32;
         self.index.forget_order();
+        self.removal = None;
     }
 
     /// Appends a closed episode with slots for `length` entries, whose bytes the caller writes, and returns its index;

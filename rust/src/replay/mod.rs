@@ -6,7 +6,7 @@
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
-//! | which episode is evicted | `eviction` |
+//! | which episode is evicted | `eviction`, by weight with `removal_order` |
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
@@ -72,6 +72,7 @@ pub mod memory;
 pub mod mixer;
 mod power;
 pub mod rate_limiter;
+mod removal_order;
 pub mod returns;
 pub mod sampler;
 mod sampling_index;

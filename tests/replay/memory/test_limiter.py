@@ -217,12 +217,38 @@ def test_episode_without_entries_inserts_nothing_and_never_waits() -> None:
     assert counts(rem) == (2, 0, 0)
 
 
+def test_used_up_entries_count_as_removed_once() -> None:
+    rem = limited(RateLimiter.min_size(1), 4, max_times_sampled=1)
+    add_uniform(rem, 3, final_state=0)
+    rem.sample(2)
+    assert counts(rem) == (3, 2, 2)
+    add_uniform(rem, 3, final_state=0)
+    assert counts(rem) == (6, 2, 3)
+    rem.sample(1)
+    assert counts(rem) == (6, 3, 4)
+    rem.max_times_sampled = 2
+    assert counts(rem) == (6, 3, 3)
+
+
+@pytest.mark.parametrize("sampler", ["fifo", "lifo"])
+def test_queue_and_stack_give_each_entry_once(sampler: str) -> None:
+    rem = limited(RateLimiter.queue(6), 16, sampler=sampler, max_times_sampled=1)
+    given: list[int] = []
+    for episode in range(10):
+        add_uniform(rem, 3, first=3 * episode, final_state=0)
+        given += rem.sample(3).prev.s.ravel().tolist()
+    assert sorted(given) == list(range(30))
+    assert counts(rem) == (30, 30, 30)
+    with pytest.raises(TimeoutError, match="inserts - removed = 0 is below min_size = 1"):
+        rem.sample(1, wait=0)
+
+
 def test_figures_have_the_ratio_reached_and_seconds_waited() -> None:
     rem = limited(RateLimiter(2.0, 2, 4.0))
-    with pytest.raises(TimeoutError, match=r"; waited 0\.1 seconds"):
+    with pytest.raises(TimeoutError, match=r"waited 0\.1 s: the rate"):
         rem.sample(6, wait=0.1)
     add_uniform(rem, 4, final_state=0)
-    with pytest.raises(TimeoutError, match=r"; waited 0\.2 seconds"):
+    with pytest.raises(TimeoutError, match=r"waited 0\.2 s: the rate"):
         add_uniform(rem, 1, wait=0.2)
     rem.sample(3)
     figures = rem.stats().limiter
@@ -291,6 +317,6 @@ def test_samples_that_wait_for_ever_for_entries_which_cannot_come_raise() -> Non
         RuntimeError, match=r"nothing to sample.*; and no entries can come: the rate"
     ):
         rem.sample(1)
-    with pytest.raises(TimeoutError, match=r"nothing to sample.*; waited 0\.1 seconds"):
+    with pytest.raises(TimeoutError, match=r"waited 0\.1 s: nothing to sample"):
         rem.sample(1, wait=0.1)
     assert counts(rem) == (2, 0, 0)

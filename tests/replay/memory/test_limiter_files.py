@@ -78,6 +78,23 @@ def test_file_without_counts_counts_as_if_its_entries_had_just_been_inserted(
     assert counts(loaded) == (6, 0, 0)
 
 
+def test_file_without_counts_counts_used_up_entries_as_removed(tmp_path: Path) -> None:
+    rem = memory(8, max_times_sampled=1)
+    add_uniform(rem, 3, final_state=0)
+    rem.sample(2)
+    rem.save(tmp_path / "memory")
+    loaded = ReplayMemory.load(tmp_path / "memory", limiter=LIMITER)
+    assert counts(loaded) == (3, 0, 2)
+
+
+def test_used_up_entries_stay_removed_in_a_file(tmp_path: Path) -> None:
+    rem = limited(max_times_sampled=1)
+    add_uniform(rem, 4, final_state=0)
+    rem.sample(3)
+    rem.save(tmp_path / "memory")
+    assert counts(ReplayMemory.load(tmp_path / "memory")) == (4, 3, 3)
+
+
 @pytest.mark.parametrize("wrong", [4, "mine", b"file"])
 def test_load_refuses_a_limiter_of_another_type(saved: Path, wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"limiter: expected a cogrs\.RateLimiter, None or 'file'"):
