@@ -18,11 +18,17 @@ EMPTY = np.zeros(0, np.float32)
 class Memory(Buffer):
     """A `ReplayMemory` filled with closed episodes: int action, scalar floats, no info."""
 
-    def __init__(self, load: Workload) -> None:
+    def __init__(self, load: Workload, limiter: cogrs.RateLimiter | None = None) -> None:
         """Fill a memory."""
         zero = np.float32(0)
         self.rem = cogrs.ReplayMemory(
-            load.states[0], np.int64(0), zero, zero, zero, zero, EMPTY, load.entries, seed=1
+            load.states[0],
+            np.int64(0),
+            *[zero] * 4,
+            EMPTY,
+            load.entries,
+            seed=1,
+            limiter=limiter,
         )
         self.rem.frame_stack = load.stack
         self.rem.priority_exponent = EXPONENT
@@ -65,6 +71,10 @@ class Memory(Buffer):
     def batch(self, size: int) -> Job:
         """Transitions with their sampling weights."""
         return Job(lambda: self.rem.get_batch(size))
+
+    def sample(self, size: int) -> Job:
+        """Transitions with all that a sample has."""
+        return Job(lambda: self.rem.sample(size))
 
     def batch_into(self, size: int) -> Job:
         """The same, into arrays that are ready."""

@@ -147,6 +147,25 @@ def vectors(bench: Bench) -> None:
     )
 
 
+def limiters(bench: Bench) -> None:
+    """A rate limiter that never makes anything wait, and the same memory without one."""
+
+    @functools.cache
+    def both() -> dict[str, ours.Memory]:
+        load = workload.vectors()
+        limiter = cogrs.RateLimiter(1.0, 1, 1e15)
+        return {table.OURS: ours.Memory(load, limiter), table.PLAIN: ours.Memory(load)}
+
+    for name, unit, job, args in (
+        ("sample(256)", "batches/s", "sample", (256,)),
+        ("close of 1,000 steps", "closes/s", "close", ()),
+    ):
+        bench.contest(
+            Row(f"W1 {name} with a limiter, without one", unit, 0.95, 1, plain=True),
+            every(both, job, *args),
+        )
+
+
 def frames(bench: Bench) -> None:
     """W2: frames of 84 x 84 bytes, stacks of four, 50,000 entries."""
     full = bench.buffers("frames")
@@ -263,7 +282,7 @@ def main() -> None:
         print(line)
     memory(bench)  # before malloc is tuned
     keep_freed_memory()
-    for part in (vectors, frames, files):
+    for part in (vectors, limiters, frames, files):
         print(part.__doc__, flush=True)
         part(bench)
     print("", table.targets(bench.results), table.participants(bench.results), sep="\n\n")

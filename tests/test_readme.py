@@ -12,7 +12,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 # Other pages have no examples in Python.
-WITH_EXAMPLES = ("coming-from", "collector", "orchestrator", "replay", "trials", "vector-env")
+WITH_EXAMPLES = (
+    "coming-from",
+    "collector",
+    "orchestrator",
+    "rate-limiter",
+    "replay",
+    "trials",
+    "vector-env",
+)
 PAGES = (README, *(ROOT / f"docs/{name}.md" for name in WITH_EXAMPLES))
 
 

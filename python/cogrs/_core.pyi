@@ -19,11 +19,13 @@ from cogrs.replay.batch import (
     WeightedSample,
 )
 from cogrs.replay.recorder import Recorder, VectorEnvironment
+from cogrs.replay.stats import MemoryStats
 
 __all__ = [
     "CacheStore",
     "CollectorContext",
     "CollectorDelivery",
+    "RateLimiter",
     "ReplayMemory",
     "ReplayWriter",
     "RequestBatcher",
@@ -39,6 +41,8 @@ __all__ = [
     "physics_step",
     "publish_through",
     "start_ids",
+    "unlimited_writer",
+    "wait_to_insert",
 ]
 
 __version__: str
@@ -48,6 +52,9 @@ __debug_build__: bool
 
 _Float32: TypeAlias = npt.NDArray[np.float32]
 _Buffers: TypeAlias = tuple[Any, ...]
+_Sampler: TypeAlias = Literal[
+    "prioritized", "stratified", "uniform", "fifo", "lifo", "highest", "lowest"
+]
 _Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
 
 # -- writer.rs ------------------------------------------------------------------------------------
@@ -164,6 +171,7 @@ class ReplayWriter:
         final_info: npt.ArrayLike | None = None,
         terminated: bool | None = None,
         truncated: bool | None = None,
+        wait: float | None = None,
     ) -> None:
         """Close the open episode: compute its returns and weights, so that it can be sampled.
 
@@ -185,6 +193,9 @@ class ReplayWriter:
                 whatever `truncated` is.
             truncated: Whether the episode was truncated, the same as `bootstrap_value` 0. If there
                 is a value, give only that.
+            wait: Seconds to wait while the memory's rate limiter lets no entry come: until one may
+                come, and then the whole episode goes in. None: as long as it takes; 0: not at all.
+                An episode without entries, or a memory without limiter, never waits.
 
         Raises:
             TypeError: `bootstrap_value` is given beside `terminated` or `truncated`.
@@ -194,6 +205,9 @@ class ReplayWriter:
             RuntimeError: No episode is open; weights are asked for without values; value or qvest
                 has size 0 and an update is asked for; or `final_state` does not fit. An open
                 episode stays open and nothing is changed.
+            TimeoutError: The rate limiter let no entry come for `wait` seconds; the text names the
+                clause, the counts and what would free it. The episode stays open, and so it does
+                after a KeyboardInterrupt: the call can be repeated.
         """
     def abort_episode(self) -> None:
         """Drop the open episode and its entries; `RuntimeError` when no episode is open."""
@@ -221,6 +235,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        wait: float | None = None,
     ) -> int:
         """Add a whole closed episode beside the open one: all of it or, after an error, nothing.
 
@@ -229,6 +244,16 @@ class ReplayWriter:
         Returns:
             The id of the first entry.
         """
+
+def unlimited_writer(memory: ReplayMemory) -> ReplayWriter:
+    """Create a writer whose episodes do not wait for the rate limiter when they are closed."""
+
+def wait_to_insert(memory: ReplayMemory, wait: float | None = None) -> None:
+    """Wait until the rate limiter lets one entry come; returns at once without a limiter.
+
+    Raises:
+        TimeoutError: It did not within `wait` seconds; None waits as long as it takes.
+    """
 
 # -- memory.rs ------------------------------------------------------------------------------------
 
@@ -271,6 +296,10 @@ class ReplayMemory(ReplayWriter):
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
         allow_overcommit: Do not compare the size with the memory that the machine has available.
+        limiter: How many samples may be drawn for each entry inserted; None: any number. With one,
+            `close_episode` and `add_episode` are where inserts wait, and `get_batch` and `sample`
+            are where samples wait; `add_entry` never waits, and caches that a client draws from the
+            memory are neither limited nor counted. It cannot be changed.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -282,7 +311,7 @@ class ReplayMemory(ReplayWriter):
             hold (float6, int1, complex32), or fields of a record that overlap; or reward, prob,
             value or qvest is not float32.
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
-            range.
+            range, or `min_size` of the limiter exceeds `max_step`.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than is
             available.
     """
@@ -301,6 +330,7 @@ class ReplayMemory(ReplayWriter):
         uuid: int | None = None,
         seed: int | None = None,
         allow_overcommit: bool = False,
+        limiter: RateLimiter | None = None,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -315,6 +345,9 @@ class ReplayMemory(ReplayWriter):
         new_priority: Literal["returns", "max"] | float = "returns",
         priority_epsilon: float = 0.0,
         frame_padding: Literal["none", "repeat", "zero"] = "none",
+        sampler: _Sampler = "prioritized",
+        max_times_sampled: int = 0,
+        remover: Literal["fifo", "lifo", "lowest", "highest"] = "fifo",
     ) -> Self: ...
     @staticmethod
     def from_spaces(
@@ -435,18 +468,31 @@ class ReplayMemory(ReplayWriter):
     def weight_sum(self) -> float:
         """Sum of the sampling weights of all entries that can be drawn now."""
     @property
+    def num_drawable(self) -> int:
+        """Entries that can be drawn now, also with weight 0, as sampler "uniform" draws them.
+
+        Those inside the borders of a closed episode whose `init_w * multiplier` is above 0, unless
+        they have been drawn `max_times_sampled` times.
+        """
+    @property
     def num_sampleable(self) -> int:
-        """Entries that can be drawn now: those with a weight above 0."""
+        """Entries that can be drawn now in proportion to weight: those with a weight above 0."""
     @property
     def min_weight(self) -> float:
         """Smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """The rate limiter; None without one."""
+    def stats(self) -> MemoryStats:
+        """Return figures of this moment: those of the rate limiter are in `.limiter`."""
     def num_episode(self) -> int:
         """Closed episodes held now."""
     def __len__(self) -> int:
         """Entries held now, as `num_entry`."""
 
-    # Settings hold for episodes that are closed from then on, except those of borders: frame_stack,
-    # frame_padding and multi_step decide at once which closed entries are drawn.
+    # Settings hold for episodes that are closed from then on, except those of borders and draws:
+    # frame_stack, frame_padding, multi_step and max_times_sampled decide at once which closed
+    # entries are drawn.
     @property
     def priority_exponent(self) -> float:
         """Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5."""
@@ -559,6 +605,44 @@ class ReplayMemory(ReplayWriter):
         """
     @frame_padding.setter
     def frame_padding(self, value: Literal["none", "repeat", "zero"]) -> None: ...
+    @property
+    def sampler(self) -> str:
+        """How `sample` and `get_batch` choose entries. Default "prioritized".
+
+        - "prioritized": in proportion to weight, with replacement (Schaul et al. 2016, section
+          3.3).
+        - "stratified": the same, but one draw from each of B equal parts of the sum of weights,
+          over entries oldest first (Schaul et al. 2016, appendix B.2.1).
+        - "uniform": all entries alike, with replacement, also those with weight 0.
+        - "fifo", "lifo": the oldest, or newest, first, by the order in which episodes were closed.
+        - "highest", "lowest": by weight, also 0, ties the oldest first. Each batch reads all
+          weights.
+
+        The last four give no entry twice in a batch. A server's clients draw their caches by it.
+        """
+    @sampler.setter
+    def sampler(self, value: _Sampler) -> None: ...
+    @property
+    def max_times_sampled(self) -> int:
+        """How often an entry is given at most, within a batch too; 0: any number. Default 0.
+
+        An entry that was given so often is no longer drawable, by any sampler. Samples then have
+        `times_sampled`. Counts belong to entries, are saved with them, and are kept only while
+        there is a limit: 0 forgets them, and one that is lowered to n makes larger counts n. They
+        take one byte per entry for limits up to 255, else four.
+        """
+    @max_times_sampled.setter
+    def max_times_sampled(self, value: int) -> None: ...
+    @property
+    def remover(self) -> str:
+        """Which closed episode is evicted first. Default "fifo", the oldest.
+
+        "lifo": the newest; "lowest", "highest": the one with the lowest or highest mean weight of
+        its steps, ties the oldest first. When `max_episode` is exceeded, the episode that was just
+        closed stays. Open episodes are never evicted.
+        """
+    @remover.setter
+    def remover(self, value: Literal["fifo", "lifo", "lowest", "highest"]) -> None: ...
 
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
@@ -640,11 +724,16 @@ class ReplayMemory(ReplayWriter):
         """
 
     # Reading.
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
-        """Draw transitions, with replacement, each with probability `weight / weight_sum`.
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: _Buffers | None = None
+    ) -> Batch:
+        """Draw transitions by `sampler`: by default with probability `weight / weight_sum`.
 
         Args:
             batch_size: How many, B >= 1.
+            wait: Seconds to wait while there are too few entries, or the rate limiter does not
+                allow the batch. 0: not at all. None: as long as it takes with a limiter, and not at
+                all without one. Other threads run meanwhile, and Ctrl-C works.
             out: Arrays to fill instead of making new ones: a batch that this call returned before,
                 or one of the same shapes and dtypes in memory of another library on the CPU. Slices
                 of one batch may be filled from several memories.
@@ -657,9 +746,15 @@ class ReplayMemory(ReplayWriter):
             caller and share nothing with the memory. With `out`, returns `out`.
 
         Raises:
-            RuntimeError: Nothing can be drawn; the text says why.
-            ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
-                written to, is not C-contiguous or shares memory with another.
+            RuntimeError: There are too few entries and `wait` is None, without a limiter or with
+                one that lets no entries come either; the text says how many, or why none can be
+                drawn. Nothing is counted as given.
+            TimeoutError: There were too few entries, or the rate limiter did not allow the batch,
+                for `wait` seconds; the text names the clause, the counts and what would free it.
+                Nothing is counted as given.
+            ValueError: batch_size < 1; the rate limiter can never allow so large a batch; `wait` is
+                negative; an array of `out` has another shape or dtype, cannot be written to, is not
+                C-contiguous or shares memory with another.
             TypeError: `out` does not have the structure of a batch of this call.
         """
     @overload
@@ -670,6 +765,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> Sample:
         """Draw as `get_batch` does, with more about each row.
@@ -680,26 +777,33 @@ class ReplayMemory(ReplayWriter):
                 the discounts of next's value.
             beta: Exponent of importance weights, finite and >= 0 (Schaul et al. 2016, section 3.4);
                 None leaves them out.
+            wait: As of `get_batch`.
             normalize: "batch" divides them by the largest of the batch; "memory", which
                 `importance_weights` calls "all" (taken here too), by the largest of all entries,
                 which reads all weights.
+            sampler: As the property `sampler`, which None stands for.
+            wait: As of `get_batch`.
             out: As of `get_batch`.
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
-            float64 (B,) is weight / weight_sum, next_terminated bool (B,) says that next is the
+            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and 1
+            for samplers that choose by an order; next_terminated bool (B,) says that next is the
             final state of an episode that terminated. With `nstep_return=True` there follow
             nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
             these are the sum over k < n of discount_factor ** k * reward[t + k], and
             discount_factor ** n, or 0 where the episode terminated within them; with the present
             discount_factor. `nstep_return + nstep_discount * V(next)` is the n-step target of every
-            row (Sutton and Barto, section 7.1). With `beta`, importance_weight comes last: float32
-            (B,), (num_sampleable * probability) ** -beta, divided as `normalize` says; it is what
-            `importance_weights` returns.
+            row (Sutton and Barto, section 7.1). With `max_times_sampled` there follows
+            times_sampled, uint32 (B,): how often prev's entry was given, this time included. With
+            `beta`, importance_weight comes last: float32 (B,), (num_sampleable * probability) **
+            -beta, divided as `normalize` says; it is what `importance_weights` returns. For
+            samplers other than "prioritized" and "stratified" it is 1.
 
         Raises:
-            ValueError: `beta` is negative or not finite, or `normalize` is not one of these.
-            RuntimeError, ValueError, TypeError: As of `get_batch`.
+            ValueError: `beta` is negative or not finite, or `normalize` or `sampler` is not one of
+                these.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `get_batch`.
         """
     @overload
     def sample(
@@ -709,6 +813,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepSample: ...
     @overload
@@ -719,6 +825,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> WeightedSample: ...
     @overload
@@ -729,6 +837,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepWeightedSample: ...
     def episode(self, index: int) -> Episode:
@@ -743,8 +853,8 @@ class ReplayMemory(ReplayWriter):
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Write closed episodes, settings and the state of the random generator to a file.
 
-        Entries are streamed, and the file is replaced only when it is complete. Open episodes are
-        left out.
+        The rate limiter and its counts are saved too. Entries are streamed, and the file is
+        replaced only when it is complete. Open episodes are left out.
 
         Raises:
             OSError: The file cannot be written.
@@ -752,7 +862,10 @@ class ReplayMemory(ReplayWriter):
         """
     @staticmethod
     def load(
-        path: str | bytes | os.PathLike[str], *, allow_overcommit: bool = False
+        path: str | bytes | os.PathLike[str],
+        *,
+        allow_overcommit: bool = False,
+        limiter: RateLimiter | Literal["file"] | None = "file",
     ) -> ReplayMemory:
         """Create a memory from a file that `save` wrote, and continue where the saved one was.
 
@@ -761,9 +874,17 @@ class ReplayMemory(ReplayWriter):
         entries may then be stored in another order, and other entries are drawn, with the same
         probabilities.
 
+        Args:
+            path: The file.
+            allow_overcommit: As of the constructor.
+            limiter: "file": the rate limiter of the saved memory, if it had one. Otherwise this
+                one, or None for no limiter. Its counts go on from those in the file; a file without
+                counts counts as if its entries, final states left out, had just been inserted.
+                Seconds that were waited begin at 0.
+
         Raises:
             OSError: The file cannot be read.
-            TypeError: `path` is not a path.
+            TypeError: `path` is not a path, or `limiter` not one of these.
             ValueError: `save` did not write the file, or it is of another version or damaged; or a
                 field's dtype is one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
@@ -785,6 +906,80 @@ def publish_through(
     Raises:
         RuntimeError: The memory belongs to a server already.
     """
+
+# -- rate_limiter.rs ------------------------------------------------------------------------------
+
+@final
+class RateLimiter:
+    """How many samples may be drawn for each entry inserted: options of a memory or a server.
+
+    Give it as `limiter=`. It never changes, and may be given to several memories and servers, each
+    of which has counts of its own. With I entries inserted, S samples, and D entries removed
+    (evicted or used up) since the memory was created, and spi = `samples_per_insert`::
+
+        n may be sampled:   I - D >= min_size      and   I * spi - S - n >= low
+        n may be inserted:  I + n - D <= min_size  or    (I + n) * spi - S <= high
+
+    (Cassirer et al. 2021, section 3.3.) Units are entries: a row of a batch is one sample, and a
+    closed episode inserts its entries, final state left out. An insert waits until one entry may
+    come, and then the whole episode goes in. A batch of more than high - low - spi samples is
+    refused, since it could wait for inserts that wait for it; with a queue, one of more than its
+    size is refused.
+
+    Limiters are equal when their options are, and can be pickled.
+
+    Args:
+        samples_per_insert: Samples for each entry, finite and > 0.
+        min_size: Entries held before anything is sampled, >= 1.
+        error_buffer: A number, by which `low` lies below and `high` above `min_size *
+            samples_per_insert`; at least max(1, samples_per_insert). Or a pair (low, high) with
+            `high - low >= 2 * max(1, samples_per_insert)` and `low <= min_size *
+            samples_per_insert <= high`. Other limits could block samples and inserts for ever.
+
+    Raises:
+        ValueError: An argument is out of range, or both sides could be blocked.
+        TypeError: An argument has the wrong type.
+    """
+
+    def __new__(
+        cls, samples_per_insert: float, min_size: int, error_buffer: float | tuple[float, float]
+    ) -> Self: ...
+    @staticmethod
+    def min_size(m: int) -> RateLimiter:
+        """Create a limiter with which nothing is sampled before m >= 1 entries are held.
+
+        It limits nothing else: inserts never wait.
+        """
+    @staticmethod
+    def queue(size: int) -> RateLimiter:
+        """Create the limiter of a queue: at most `size` >= 1 entries wait for their sample.
+
+        It is `samples_per_insert` 1, `min_size` 1, low 0 and high `size`, with batches of up to
+        `size` samples.
+        """
+    @property
+    def samples_per_insert(self) -> float | None:
+        """Samples for each entry; None of `RateLimiter.min_size(m)`."""
+    @property
+    def min_size_to_sample(self) -> int:
+        """Entries held before anything is sampled: the argument `min_size`."""
+    @property
+    def low(self) -> float | None:
+        """Lower limit of I * spi - S after a batch; None of `RateLimiter.min_size(m)`."""
+    @property
+    def high(self) -> float | None:
+        """Upper limit of I * spi - S after an insert; None of `RateLimiter.min_size(m)`."""
+    @property
+    def largest_batch(self) -> int | None:
+        """Samples of the largest batch that is not refused; None where any batch may come."""
+    def _check_batch(self, n: int) -> None:
+        """Check the size of a batch; `ValueError` when n samples can never be allowed at once."""
+    def _sample_shortage(self, n: int, inserts: int, samples: int, removed: int) -> str | None:
+        """Return why n may not be sampled with these counts, and what would free it; or None."""
+    def _insert_shortage(self, inserts: int, samples: int, removed: int) -> str | None:
+        """Return why not one entry may be inserted, and what would free it; or None."""
+    def _inserts_left(self, inserts: int, samples: int, removed: int) -> int | None:
+        """Return how many entries may still be inserted with these counts; None without a limit."""
 
 # -- cache.rs -------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ _OPTIONS = (
     "allow",
     "allow_samplers",
     "insecure",
+    "limiter",
 )
 
 

@@ -67,6 +67,7 @@ class Header(_message.Message):
     PRIORITIES_REPLY_FIELD_NUMBER: _builtins.int
     PUBLISH_FIELD_NUMBER: _builtins.int
     PUBLISH_REPLY_FIELD_NUMBER: _builtins.int
+    ALLOWANCE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this protocol: 2. Messages of another version are refused."""
     sender: _builtins.int
@@ -99,6 +100,12 @@ class Header(_message.Message):
     def publish(self) -> Global___Publish: ...
     @_builtins.property
     def publish_reply(self) -> Global___PublishReply: ...
+    @_builtins.property
+    def allowance(self) -> Global___Allowance:
+        """Of a server with a rate limiter: in each answer to a request, and in messages of the topic
+        "cogrs.allowance", whose headers have no body.
+        """
+
     def __init__(
         self,
         *,
@@ -118,16 +125,66 @@ class Header(_message.Message):
         priorities_reply: Global___PrioritiesReply | None = ...,
         publish: Global___Publish | None = ...,
         publish_reply: Global___PublishReply | None = ...,
+        allowance: Global___Allowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance", b"_allowance", "allowance", b"allowance", "body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance", b"_allowance", "allowance", b"allowance", "body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__allowance: _TypeAlias = _typing.Literal["allowance"]  # noqa: Y015
+    _WhichOneofArgType__allowance: _TypeAlias = _typing.Literal["_allowance", b"_allowance"]  # noqa: Y015
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["sizes_request", "sizes", "counter", "counter_reply", "refusal", "cache", "log", "publication", "samples_request", "samples", "priorities", "priorities_reply", "publish", "publish_reply"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allowance) -> _WhichOneofReturnType__allowance | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___Header: _TypeAlias = Header  # noqa: Y015
+
+@_typing.final
+class Allowance(_message.Message):
+    """How a server's rate limiter stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    INSERTS_FIELD_NUMBER: _builtins.int
+    STARVED_FIELD_NUMBER: _builtins.int
+    MOST_SAMPLES_FIELD_NUMBER: _builtins.int
+    server: _builtins.int
+    """Names a server object; `number` counts its allowances from 1, so that the newest one counts."""
+    number: _builtins.int
+    inserts: _builtins.int
+    """How many entries may still be inserted; absent if there is no limit at present."""
+    starved: _builtins.bool
+    """Whether a learner waits for samples, and lacks nothing but caches that have some."""
+    most_samples: _builtins.int
+    """The largest number of samples that one request can ever be given; absent if all can."""
+    def __init__(
+        self,
+        *,
+        server: _builtins.int = ...,
+        number: _builtins.int = ...,
+        inserts: _builtins.int | None = ...,
+        starved: _builtins.bool = ...,
+        most_samples: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_inserts", b"_inserts", "_most_samples", b"_most_samples", "inserts", b"inserts", "most_samples", b"most_samples"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_inserts", b"_inserts", "_most_samples", b"_most_samples", "inserts", b"inserts", "most_samples", b"most_samples", "number", b"number", "server", b"server", "starved", b"starved"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__inserts: _TypeAlias = _typing.Literal["inserts"]  # noqa: Y015
+    _WhichOneofArgType__inserts: _TypeAlias = _typing.Literal["_inserts", b"_inserts"]  # noqa: Y015
+    _WhichOneofReturnType__most_samples: _TypeAlias = _typing.Literal["most_samples"]  # noqa: Y015
+    _WhichOneofArgType__most_samples: _TypeAlias = _typing.Literal["_most_samples", b"_most_samples"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__inserts) -> _WhichOneofReturnType__inserts | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_samples) -> _WhichOneofReturnType__most_samples | None: ...
+
+Global___Allowance: _TypeAlias = Allowance  # noqa: Y015
 
 @_typing.final
 class SizesRequest(_message.Message):
@@ -231,6 +288,9 @@ class Settings(_message.Message):
     NEW_PRIORITY_FIELD_NUMBER: _builtins.int
     PRIORITY_EPSILON_FIELD_NUMBER: _builtins.int
     FRAME_PADDING_FIELD_NUMBER: _builtins.int
+    SAMPLER_FIELD_NUMBER: _builtins.int
+    MAX_TIMES_SAMPLED_FIELD_NUMBER: _builtins.int
+    REMOVER_FIELD_NUMBER: _builtins.int
     priority_exponent: _builtins.float
     mix_lambda: _builtins.float
     frame_stack: _builtins.int
@@ -243,6 +303,11 @@ class Settings(_message.Message):
     priority_epsilon: _builtins.float
     frame_padding: _builtins.str
     """"none", also when empty, "repeat" or "zero"."""
+    sampler: _builtins.str
+    """"prioritized", also when empty, or another sampler's name."""
+    max_times_sampled: _builtins.int
+    remover: _builtins.str
+    """"fifo", also when empty, "lifo", "lowest" or "highest"."""
     @_builtins.property
     def discount_factor(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -265,10 +330,13 @@ class Settings(_message.Message):
         new_priority: _builtins.str = ...,
         priority_epsilon: _builtins.float = ...,
         frame_padding: _builtins.str = ...,
+        sampler: _builtins.str = ...,
+        max_times_sampled: _builtins.int = ...,
+        remover: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "max_times_sampled", b"max_times_sampled", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "remover", b"remover", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff", "sampler", b"sampler"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -285,20 +353,30 @@ class Counter(_message.Message):
     EPISODES_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    INSERT_WAIT_US_FIELD_NUMBER: _builtins.int
+    RESTORED_FIELD_NUMBER: _builtins.int
     episodes: _builtins.int
     steps: _builtins.int
     dropped: _builtins.int
     """Published messages that it was too slow for; 0 from clients that do not tell."""
+    insert_wait_us: _builtins.int
+    """Microseconds that it has waited for the rate limiter of its servers; likewise."""
+    restored: _builtins.bool
+    """Whether steps that the server does not know yet were inserted earlier, as those of a checkpoint: its
+    rate limiter does not count them.
+    """
     def __init__(
         self,
         *,
         episodes: _builtins.int = ...,
         steps: _builtins.int = ...,
         dropped: _builtins.int = ...,
+        insert_wait_us: _builtins.int = ...,
+        restored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "episodes", b"episodes", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "episodes", b"episodes", "insert_wait_us", b"insert_wait_us", "restored", b"restored", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

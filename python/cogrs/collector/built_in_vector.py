@@ -19,8 +19,8 @@ from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.options import ContextOptions, NotPicklable
-from cogrs.collector.suggest import check_options
 from cogrs.collector.vector_options import OWN_OPTIONS
+from cogrs.suggest import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from cogrs.collector.environments.factory import listed
 from cogrs.collector.environments.restarts import Restarts
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.suggest import suggestion
+from cogrs.suggest import suggestion
 from cogrs.validation import check_integer, check_kind, check_seconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ Modules that need ZeroMQ are imported when they are first used.
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
 | what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
-| what a server does with a message | `serving/` |
+| what a server does with a message, when it gives a batch | `serving/` |
+| when a client may insert | `insert_gate.py` |
 | how messages are published, and priorities come back | `pubsub/`, `priorities.py` |
 | what travels | `wire.py`, `pubsub/topic_key.py` |
 | which server a row comes from | `sampler.py`, `server_connection.py`, `rust/src/replay/mixer.rs` |
@@ -21,14 +22,18 @@ Modules that need ZeroMQ are imported when they are first used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
+from cogrs._core import RateLimiter, ReplayMemory, ReplayWriter, importance_weights
 from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
+    CountedSample,
+    CountedWeightedSample,
     Entry,
     Episode,
     IdBatch,
     NStepBatch,
+    NStepCountedSample,
+    NStepCountedWeightedSample,
     NStepIdBatch,
     NStepSample,
     NStepWeightedSample,
@@ -46,13 +51,21 @@ if TYPE_CHECKING:
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
-    from cogrs.replay.stats import ServerConnectionStats, ServerStats, Tally
+    from cogrs.replay.stats import (
+        LimiterStats,
+        MemoryStats,
+        ServerConnectionStats,
+        ServerStats,
+        Tally,
+    )
 
 _HOMES = {
     "AppliedPriorities": "cogrs.replay.priorities",
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.key_pair",
+    "LimiterStats": "cogrs.replay.stats",
+    "MemoryStats": "cogrs.replay.stats",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
@@ -68,14 +81,21 @@ __all__ = [
     "Batch",
     "Bind",
     "Conn",
+    "CountedSample",
+    "CountedWeightedSample",
     "Entry",
     "Episode",
     "IdBatch",
     "KeyPair",
+    "LimiterStats",
+    "MemoryStats",
     "NStepBatch",
+    "NStepCountedSample",
+    "NStepCountedWeightedSample",
     "NStepIdBatch",
     "NStepSample",
     "NStepWeightedSample",
+    "RateLimiter",
     "Recorder",
     "ReplayMemory",
     "ReplayMemoryClient",

@@ -31,6 +31,15 @@ class _Figure(NamedTuple):
     unit: str = ""
 
 
+class _LimiterFigure(NamedTuple):
+    """A counter of `LimiterStats`, by its name there."""
+
+    name: str
+    text: str
+    attribute: str
+    unit: str = ""
+
+
 _COUNTERS = (
     _Figure("caches_received", "Caches that have arrived.", lambda s: s.received.caches),
     _Figure("samples_received", "Samples in those caches.", lambda s: s.received.samples),
@@ -71,6 +80,23 @@ _GAUGES = (
     ),
 )
 
+_OF_LIMITER = (
+    _LimiterFigure("limiter_inserts", "Steps that the rate limiter has counted.", "inserts"),
+    _LimiterFigure("limiter_samples", "Samples that it has counted.", "samples"),
+    _LimiterFigure(
+        "limiter_sample_wait_seconds",
+        "Time that batches have waited.",
+        "sample_wait_seconds",
+        "seconds",
+    ),
+    _LimiterFigure(
+        "limiter_insert_wait_seconds",
+        "Time that clients have waited to insert.",
+        "insert_wait_seconds",
+        "seconds",
+    ),
+)
+
 # In the order of `Tally`.
 _BY_CLIENT = (
     ("client_caches_received", "Caches that have arrived, by client.", ""),
@@ -102,6 +128,7 @@ def _families(stats: ServerStats | None) -> Iterator[Metric]:
     for reason, count in stats.refused.items() if stats is not None else ():
         refused.add_metric([reason], count)
     yield refused
+    yield from _limiter_families(stats)
     rows = []
     if stats is not None:
         rows = [(f"{uuid:08x}", sent) for uuid, sent in stats.clients.items()]
@@ -111,3 +138,14 @@ def _families(stats: ServerStats | None) -> Iterator[Metric]:
         for client, sent in rows:
             by_client.add_metric([client], sent[at])
         yield by_client
+
+
+def _limiter_families(stats: ServerStats | None) -> Iterator[Metric]:
+    """Yield the metrics of the rate limiter, which are empty without one."""
+    limiter = None if stats is None else stats.limiter
+    for name, text, attribute, unit in _OF_LIMITER:
+        value = None if limiter is None else getattr(limiter, attribute)
+        yield CounterMetricFamily(f"cogrs_replay_{name}", text, value, unit=unit)
+    ratio = None if limiter is None else limiter.samples_per_insert
+    text = "Samples per insert that were reached."
+    yield GaugeMetricFamily("cogrs_replay_limiter_samples_per_insert", text, ratio)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from cogrs._core import unlimited_writer, wait_to_insert
 from cogrs.nested import apart
 from cogrs.replay.convert import convert, numbers, refuse_flags
 from cogrs.shown import shown
@@ -17,7 +18,7 @@ from cogrs.shown import shown
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cogrs._core import ReplayMemory, ReplayWriter
+    from cogrs._core import ReplayMemory
 
 MODES = ("next_step", "same_step")
 NO_ENTRY = 2**64 - 1
@@ -103,7 +104,8 @@ class Recorder:
         """"next_step" or "same_step"."""
         self._memory = memory
         self._updates = _updates(memory, do_update_value, do_update_weight)
-        self._writers: list[ReplayWriter] = [memory.writer() for _ in range(self.num_envs)]
+        # One step of all environments waits once, before it changes anything.
+        self._writers = [unlimited_writer(memory) for _ in range(self.num_envs)]
         self._open = [False] * self.num_envs
         # Of environments whose last step ended an episode: None where that is closed.
         self._ended: dict[int, _End | None] = {}
@@ -128,6 +130,7 @@ class Recorder:
         infos: Mapping[str, Any] | None = None,
         bootstrap_value: Any = None,
         init_w: Any = 1.0,
+        wait: float | None = None,
         **fields: Any,
     ) -> npt.NDArray[np.uint64]:
         """Record one step of all environments.
@@ -152,6 +155,9 @@ class Recorder:
                 Learners that bootstrap from `next` are not affected, since `next_terminated` is
                 False.
             init_w: Initial weights, (N,) or one for all.
+            wait: Seconds to wait, where this call closes episodes and the memory's rate limiter
+                lets no entry come: until one may come, and then all of them go in. None: as long as
+                it takes; 0: not at all.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
         Returns:
@@ -164,6 +170,8 @@ class Recorder:
             TypeError: A dtype cannot be converted, or a field is unknown. Nothing is stored.
             RuntimeError: Open episodes fill the memory. The episodes of environments without room
                 are dropped; the text names these environments.
+            TimeoutError: The rate limiter let no entry come for `wait` seconds. Nothing is stored,
+                and the call can be repeated, as after a KeyboardInterrupt in the wait.
             Exception: `bootstrap_value` raised it. Nothing is stored, and the call can be repeated.
         """
         states = self._column("obs", obs, "state")
@@ -178,6 +186,8 @@ class Recorder:
         last = self._last(over, next_obs, infos)
         bootstrap = self._bootstrap(bootstrap_value, over, ends[0], last)
 
+        closed_now = [] if last is None else over
+        self._wait_to_close([*pending, *closed_now], wait)
         failed: list[str] = []
         self._ended = {}
         for env, end in pending.items():
@@ -206,6 +216,10 @@ class Recorder:
         if failed:
             raise RuntimeError("; ".join(failed))
         return ids
+
+    def _wait_to_close(self, envs: list[int], wait: float | None) -> None:
+        if envs:
+            wait_to_insert(self._memory, wait)
 
     def _pending(self, states: npt.NDArray[Any]) -> dict[int, _End]:
         """Return the ends whose last observations are `states`, with their values computed."""

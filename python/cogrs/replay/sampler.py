@@ -54,7 +54,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
     renews that server's sum, so a batch is drawn by sums that are about one batch old.
 
     Samples that a server gave are kept until they are in a batch, also when others fail; and the
-    server of a row is drawn only once, so that slow servers are not drawn less often.
+    server of a row is drawn only once, so that slow servers are not drawn less often. A server's
+    rate limiter counts samples when it gives them; a batch waits for each server that it has rows
+    of, and more rows than a limiter can allow at once come one part after the other.
 
     Each connection is made when it is first used. Any thread may call any method; calls of
     `get_batch` wait for each other. Close the sampler, or use it as a context manager.
@@ -131,8 +133,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
 
         Args:
             batch_size: Rows B, >= 1.
-            wait: Seconds to wait for samples when a server has too few; None waits only for the
-                servers' answers.
+            wait: Seconds to wait for samples when a server has too few, or its rate limiter allows
+                no more; None waits only for the servers' answers, but as long as it takes if one of
+                them has a rate limiter.
             out: Arrays to fill instead of making new ones, as of `ReplayMemory.get_batch`.
 
         Returns:
@@ -141,9 +144,10 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         Raises:
             TimeoutError: A server did not answer, or after `wait` seconds one still has too few
                 samples; the text has its endpoint. Samples that came are kept for the next call.
-            RuntimeError: A server has too few samples and `wait` is None, no server has `n_caches`
-                caches, an answer is not valid or of another layout than the others', or the sampler
-                was closed. Samples that came are kept.
+            RuntimeError: A server has too few samples, or no server has `n_caches` caches, while
+                `wait` is None and no server has a rate limiter; an answer is not valid or of
+                another layout than the others', or the sampler was closed. Samples that came are
+                kept.
             ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
             TypeError: `out` does not have the structure of a batch of this call.
         """
@@ -321,7 +325,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         lacking = self._mixer.lacking(rows)
         for server, count in zip(self._servers, lacking, strict=True):
             if count > 0:
-                server.ask(self._sender, min(count, self._most_rows))
+                server.ask(self._sender, min(count, self._most_rows, server.most_samples))
         return lacking
 
     def _create_mixer(self, first: ServerConnection) -> None:
@@ -355,7 +359,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self, lacking: list[int] | None, wait: float | None, deadline: Deadline
     ) -> None:
         """Raise when the call does not wait any longer."""
-        waits, over = wait is not None, deadline.passed
+        limited = any(server.limited for server in self._servers)
+        waits, over = wait is not None or limited, deadline.passed
         if waits and not over:
             return
         wanted = lacking or [0] * len(self._servers)

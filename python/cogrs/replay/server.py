@@ -16,23 +16,23 @@ gathered outside of it, from caches that the batch holds too, so receiving never
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 
 import zmq
 
-from cogrs._core import ReplayMemory, publish_through
+from cogrs._core import RateLimiter, ReplayMemory, publish_through
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.batch import BatchT
-from cogrs.replay.endpoint import Bind, Mode, check_endpoint
-from cogrs.replay.net.closeable import Closeable
+from cogrs.replay.endpoint import Bind, check_endpoint
 from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.pubsub.publisher import Publisher
 from cogrs.replay.serving.listeners import Listeners
 from cogrs.replay.serving.server_state import ServerState
+from cogrs.replay.serving.server_workers import ServerWorkers
 from cogrs.replay.stats import info_lines
-from cogrs.validation import check_count, check_flag, check_timeout
+from cogrs.validation import check_count, check_flag, check_kind, check_timeout
 
 if TYPE_CHECKING:
     import os
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from cogrs.replay.key_pair import KeyLike, KeysLike
     from cogrs.replay.stats import ServerStats
 
-_LOOPBACK = "tcp://127.0.0.1:*"
 
-
-class ReplayMemoryServer(Closeable, Generic[BatchT]):
+class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
     """Receives caches from clients and makes batches of them for a learner.
 
     The newest `n_caches` caches are kept, first in, first out. For each row of a batch a cache is
@@ -86,6 +84,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         allow: KeysLike | None = None,
         allow_samplers: KeysLike | None = None,
         insecure: bool = False,
+        limiter: RateLimiter | None = None,
     ) -> None:
         """Create the memory and the store of caches, and bind the publishing socket.
 
@@ -128,12 +127,17 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
             insecure: Whether to listen without keys where other machines, or all users of this one
                 (`ipc://@NAME`), can connect. Otherwise that is refused, and the socket of
                 `ipc://PATH` is for its owner alone.
+            limiter: When `get_batch` and samplers may have samples, and how many entries clients
+                are told that they may insert: see `ReplayMemoryClient.wait_to_insert`. Counts begin
+                at 0 with the server: inserts are the steps that clients have told by
+                `update_counter`, samples those in batches. None: no limit.
 
         Raises:
             TypeError: As `ReplayMemory`, or an argument has the wrong type.
             ValueError: As `ReplayMemory`, or an argument is out of range, a key is not valid, or
                 `key` or `allow` is given without the other; or others could connect to the
-                endpoint, and there are neither keys nor `insecure`.
+                endpoint, and there are neither keys nor `insecure`; or there is a limiter though
+                `n_caches` is 0.
             OSError: The endpoint cannot be bound, for instance because the port is taken; or a file
                 of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
@@ -147,7 +151,11 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         self._ids = check_flag("ids", ids)
         check_flag("nstep", nstep)
         period = check_timeout("log_seconds", log_seconds, above=True)
-        self._state = ServerState(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
+        if limiter is not None:
+            check_kind("limiter", limiter, RateLimiter, "a RateLimiter or None")
+        self._state = ServerState(
+            self._rem, n_caches, seed, period, ids=ids, nstep=nstep, limiter=limiter
+        )
         self._transport = Transport(type(self).__name__, curve, insecure=insecure)
         try:
             self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
@@ -157,11 +165,18 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         publish_through(self._rem, self._publisher.publish)
         self._state.publish = self._publisher.publish_priorities
         self._state.publish_for_client = self._publisher.publish_for_client
+        if self._state.limiter is not None:
+            self._state.limiter.publish = self._publisher.publish_allowance
         self._listeners = Listeners(self._transport, self._state, hwm)
         parts = (self._transport, self._publisher, self._state)
         self._finalize = weakref.finalize(self, _close, *parts)
 
     # Settings and figures.
+
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """The rate limiter; `stats().limiter` has its counts."""
+        return None if self._state.limiter is None else self._state.limiter.limiter
 
     @property
     def rem(self) -> ReplayMemory:
@@ -252,7 +267,8 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
         Args:
             batch_size: Rows B, >= 1.
-            wait: Seconds to wait for samples when there are too few; None does not wait.
+            wait: Seconds to wait when there are too few samples, or the limiter allows no more;
+                None does not wait, but with a limiter as long as it takes.
             out: Arrays to fill, as of `ReplayMemory.get_batch`.
 
         Returns:
@@ -262,10 +278,12 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
-                unused samples are left, and `wait` is None; or `n_caches` is 0, or the server was
-                closed. Nothing is taken.
-            TimeoutError: After `wait` seconds there are still too few. Nothing is taken.
-            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
+                unused samples are left, and there is neither `wait` nor a limiter; or `n_caches` is
+                0, or the server was closed. Nothing is taken.
+            TimeoutError: After `wait` seconds there are still too few, or the limiter allows no
+                more; the text has the counts. Nothing is taken.
+            ValueError: `batch_size` < 1, or more than the limiter can ever allow; `wait` < 0, or an
+                array of `out` does not fit the batch.
             TypeError: `out` does not have the structure of a batch of this call.
         """
         self._transport.check()
@@ -353,81 +371,6 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         """
         self._transport.check()
         self._state.log_file.open(logfile_path, mode)
-
-    # Workers and proxies.
-
-    def start(self, rep_endpoint: str = _LOOPBACK, pull_endpoint: str = _LOOPBACK) -> Self:
-        """Run a REP and a PULL worker on threads; the endpoints are bound when this returns.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it, as of the
-                constructor.
-            OSError: One cannot be bound.
-            RuntimeError: The server is closed.
-        """
-        self._listeners.start(rep_endpoint, pull_endpoint)
-        return self
-
-    def rep_worker_main(self, endpoint: str, mode: Mode) -> None:
-        """Answer clients' requests for sizes and counters; returns when the server is closed.
-
-        Args:
-            endpoint: ZeroMQ endpoint; in mode 'Conn' it can be 'inproc://NAME', the `back_ep` of a
-                proxy of this server.
-            mode: 'Bind' to listen there, 'Conn' to connect to a proxy's back.
-
-        Raises:
-            ValueError: `endpoint` or `mode` is not valid, or others could connect (see the
-                constructor).
-            OSError: The endpoint cannot be bound.
-            RuntimeError: The server is closed already.
-        """
-        self._listeners.work(zmq.ROUTER, endpoint, mode)
-
-    def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
-        """Receive clients' caches and log lines; returns when the server is closed.
-
-        Arguments and errors as `rep_worker_main`.
-        """
-        self._listeners.work(zmq.PULL, endpoint, mode)
-
-    def rep_proxy_main(self, front_ep: str, back_ep: str) -> None:
-        """Listen to clients at one endpoint and to REP workers at another, and pass on.
-
-        Returns when the server is closed.
-
-        Args:
-            front_ep: Where clients connect.
-            back_ep: Where workers in mode 'Conn' connect; 'inproc://NAME' for those of this server.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it, as of the
-                constructor.
-            OSError: One cannot be bound.
-            RuntimeError: The server is closed already.
-        """
-        self._listeners.forward(zmq.ROUTER, front_ep, zmq.DEALER, back_ep)
-
-    def pull_proxy_main(self, front_ep: str, back_ep: str) -> None:
-        """Listen to clients at one endpoint and to PULL workers at another, and pass on.
-
-        Returns and errors as `rep_proxy_main`.
-        """
-        self._listeners.forward(zmq.PULL, front_ep, zmq.PUSH, back_ep)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until another thread closes the server.
-
-        Args:
-            timeout: Seconds; None waits without a limit.
-
-        Returns:
-            Whether the server is closed, or being closed.
-
-        Raises:
-            TypeError, ValueError: `timeout` is not a number of seconds >= 0 or None.
-        """
-        return self._transport.wait_closing(check_timeout("timeout", timeout))
 
     def __repr__(self) -> str:
         """Return the class, the uuid, the endpoints and the number of caches."""

@@ -42,6 +42,9 @@ SETTINGS = (
     "new_priority",
     "priority_epsilon",
     "frame_padding",
+    "sampler",
+    "max_times_sampled",
+    "remover",
 )
 
 SMALL_CACHE = 1 << 18
@@ -132,6 +135,8 @@ def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
     new = values["new_priority"] or "returns"
     values["new_priority"] = new if new in ("returns", "max") else float(new)
     values["frame_padding"] = values["frame_padding"] or "none"
+    values["sampler"] = values["sampler"] or "prioritized"
+    values["remover"] = values["remover"] or "fifo"
     return values
 
 

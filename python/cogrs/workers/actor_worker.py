@@ -2,8 +2,9 @@
 
 Threads: agents (`Player`) run on event loops, any number of them, and ask the policy through a
 `RequestBatcher`. One thread runs the policy. Another pushes closed episodes, so a server that is
-away holds no trial up. `_changed` guards the table of players and the counters that these threads
-share; no other lock is taken while it is held.
+away holds no trial up; a third waits for its rate limiter, if trials are to wait. `_changed` guards
+the table of players and the counters that these threads share; no other lock is taken while it is
+held.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from cogrs.collector import RequestBatcher
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
-from cogrs.validation import check_number, check_seconds
+from cogrs.validation import check_number, check_seconds, check_timeout
 from cogrs.workers.idle_detector import IdleDetector
 from cogrs.workers.player import Player
 from cogrs.workers.step_info import STEP_INFO
+from cogrs.workers.trial_gate import TrialGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,6 +88,7 @@ class ActorWorker:
         batch_size: int = 64,
         timeout: float = 0.005,
         samples_per_step: float = 4.0,
+        insert_wait: float | None = 0.0,
         on_episode: Callable[[int, float], None] | None = None,
     ) -> None:
         """Start the policy's thread, and the one that pushes.
@@ -100,6 +103,11 @@ class ActorWorker:
             timeout: Seconds that the first of them waits at most. It waits no longer than until
                 every agent of its event loop has asked.
             samples_per_step: Samples pushed for each step stored.
+            insert_wait: Seconds that a trial's first action waits at most while the server's rate
+                limiter lets no entries in (`ReplayMemoryClient.wait_to_insert`); None as long as it
+                takes. At that point nothing has been played that could be lost. By default no trial
+                waits, as a person may take part in it; programs that start trials can call
+                `wait_to_insert` of the client before each instead.
             on_episode: Called with the number of steps and the sum of rewards of each closed
                 episode.
 
@@ -110,6 +118,7 @@ class ActorWorker:
         if not 0 <= samples_per_step < float("inf"):
             raise ValueError(f"samples_per_step: expected a number >= 0, got {samples_per_step}")
         self._client = client
+        self._gate = TrialGate(client, check_timeout("insert_wait", insert_wait))
         self._memory = client.rem
         self._policy = policy
         self._samples_per_step = samples_per_step
@@ -142,6 +151,10 @@ class ActorWorker:
     def agent(self) -> Player:
         """Return an agent for one actor of one trial; a factory for `cogrs.sdk.serve`."""
         return Player(self)
+
+    async def begin_episode(self) -> None:
+        """Wait until an episode may begin: see `insert_wait`."""
+        await self._gate.wait()
 
     async def decide(self, state: Any, recurrent: Any = None) -> Mapping[str, Any]:
         """Return the policy's `action`, `prob` and `value` for one state, and its `recurrent`.
@@ -233,6 +246,7 @@ class ActorWorker:
         A policy that does not return within 10 s is left to its thread, and logged.
         """
         self._batcher.close()
+        self._gate.close()
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -40,6 +40,10 @@ class PlayerHost(Protocol):
         """The recurrent state at the start of a trial, or None."""
         ...
 
+    async def begin_episode(self) -> None:
+        """Wait until an episode may begin, before its first decision."""
+        ...
+
     async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
         """Return `action`, `prob`, `value`, and `recurrent` if the policy has such a state."""
         ...
@@ -76,7 +80,7 @@ class Player(Agent):
         self._latest: Observation | None = None
         self._decision: Mapping[str, Any] | None = None
         self._reward = 0.0
-        self._finished = False
+        self._begun = self._finished = False
         self._idle: Any = np.zeros_like(host.memory.action_buf)
         self.total_reward = 0.0
         """Sum of the rewards of all steps."""
@@ -101,6 +105,9 @@ class Player(Agent):
         """Store the previous step, and ask the policy."""
         if await self.see(observation):
             return self._idle
+        if not self._begun:
+            self._begun = True
+            await self._host.begin_episode()
         decision = await self._host.decide(observation.value, self._recurrent)
         self._decision = decision
         self._recurrent = decision.get("recurrent")

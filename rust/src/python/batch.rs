@@ -13,9 +13,12 @@ use crate::python::batch_plan::{BatchLayout, BatchPlan};
 use crate::python::block::BatchMemory;
 use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::memory_wait::{Attempt, Shortage};
 use crate::python::out_arrays::OutArrays;
+use crate::python::wait::{Side, Wait};
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
 use crate::replay::transition::Draws;
 use crate::spec::{FIELDS, Field};
 
@@ -40,17 +43,33 @@ pub(super) fn arrays<'py>(
     Ok(arrays)
 }
 
-/// Draws rows into the arrays of a plan; None when the settings have another layout by now.
+/// What became of an attempt to draw.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Drawn(Draws),
+    /// The settings have another layout by now.
+    OtherLayout,
+    /// There are too few entries, for the reason given.
+    TooFew(String),
+}
+
+/// Draws rows into the arrays of a plan.
 pub(super) fn draw_into(
     memory: &mut Memory,
+    sampler: Option<Sampler>,
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
-) -> Result<Option<Draws>> {
-    memory.check_drawable()?;
-    if !memory.settings().has_layout_of(&plan.settings) {
-        return Ok(None);
+) -> Result<Outcome> {
+    let settings = memory.settings();
+    if !settings.has_layout_of(&plan.settings)
+        || plan.kind != plan.kind.under_limit(settings.max_times_sampled)
+    {
+        return Ok(Outcome::OtherLayout);
     }
-    let draws = memory.draw(plan.rows)?;
+    let draws = match memory.draw_by(sampler.unwrap_or(settings.sampler), plan.rows) {
+        Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
+        drawn => drawn?,
+    };
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
     let mut columns = columns.iter_mut();
@@ -64,10 +83,7 @@ pub(super) fn draw_into(
             BatchColumn::Weight => copy_values(part, draws.weights.iter().copied()),
             BatchColumn::Id => copy_values(part, memory.ids(&draws.prev)),
             BatchColumn::Probability => {
-                copy_values(
-                    part,
-                    draws.weights.iter().map(|&weight| f64::from(weight) / draws.total),
-                );
+                copy_values(part, draws.probabilities());
             }
             BatchColumn::NextTerminated => copy_values(part, memory.terminated(&draws.next)),
             BatchColumn::NStepReturn => {
@@ -75,6 +91,7 @@ pub(super) fn draw_into(
                 let Some(discounts) = columns.next() else { break };
                 memory.nstep(&draws, part, discounts);
             }
+            BatchColumn::TimesSampled => copy_values(part, draws.times.iter().copied()),
             BatchColumn::ImportanceWeight => {
                 if let BatchKind::Sample { importance: Some(options), .. } = plan.kind {
                     copy_values(part, importance(memory, &draws, options)?.into_iter());
@@ -83,16 +100,19 @@ pub(super) fn draw_into(
             BatchColumn::NStepDiscount | BatchColumn::Sender => {}
         }
     }
-    Ok(Some(draws))
+    Ok(Outcome::Drawn(draws))
 }
 
 fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Result<Vec<f32>> {
+    if !draws.sampler.is_weighted() {
+        return Ok(vec![1.0; draws.prev.len()]);
+    }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
         Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
-    let count = memory.num_sampleable() as u64;
+    let count = draws.sampleable as u64;
     importance_weights(&weights, options.beta, draws.total, count, largest)
 }
 
@@ -120,24 +140,55 @@ pub(super) fn make<'py>(
     transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
 }
 
+/// The arguments of a draw.
+#[derive(Debug)]
+pub struct DrawArgs<'a, 'py> {
+    pub rows: usize,
+    /// None is the memory's.
+    pub sampler: Option<Sampler>,
+    /// How long to wait for entries, and for the rate limiter.
+    pub wait: Wait,
+    pub out: Option<&'a Bound<'py, PyAny>>,
+}
+
 pub fn draw<'py>(
     py: Python<'py>,
     handle: &MemoryHandle,
     kind: BatchKind,
-    rows: usize,
-    out: Option<&Bound<'py, PyAny>>,
+    args: &DrawArgs<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let &DrawArgs { rows, sampler, wait, out } = args;
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
-    handle.check_drawable(py)?;
+    match &handle.limiter {
+        Some(limiter) => limiter.check_batch(rows as u64)?,
+        None if wait == Wait::Never => {
+            handle.check_drawable(py, sampler.unwrap_or(handle.settings().sampler))?;
+        }
+        None => {}
+    }
     loop {
-        let plan = BatchPlan::new(handle.spec(), handle.settings(), kind, rows)?;
-        let mut drawn = None;
+        let settings = handle.settings();
+        let kind = kind.under_limit(settings.max_times_sampled);
+        let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
+        let mut is_drawn = false;
         let batch = make(py, handle, &plan, out, |parts| {
-            drawn = handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))?;
+            is_drawn = handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
+                if let Some(reason) = memory.sample_shortage(rows) {
+                    return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
+                }
+                Ok(match draw_into(memory, sampler, &plan, parts)? {
+                    Outcome::Drawn(_) => {
+                        memory.count_samples(rows);
+                        Attempt::Ready(true)
+                    }
+                    Outcome::OtherLayout => Attempt::Ready(false),
+                    Outcome::TooFew(reason) => Attempt::NotYet(Shortage::Entries(reason)),
+                })
+            })?;
             Ok(())
         })?;
-        if drawn.is_some() {
+        if is_drawn {
             return Ok(batch);
         }
     }

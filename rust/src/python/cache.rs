@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::Error;
-use crate::python::batch::{arrays, draw_into};
+use crate::python::batch::{Outcome, arrays, draw_into};
 use crate::python::batch_kind::BatchKind;
 use crate::python::batch_plan::BatchPlan;
 use crate::python::block::BatchMemory;
@@ -25,28 +25,23 @@ pub fn draw_cache<'py>(
     pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let handle = &memory.get().handle;
-    if handle.counters.num_sampleable() == 0 {
-        handle.check_process()?;
+    handle.check_process()?;
+    if handle.counters.num_drawable_by(handle.settings().sampler) == 0 {
         return Ok(None);
     }
     let kind = BatchKind::Cache { ids, nstep };
-    let (total, mut block, plan) = loop {
+    let (share, mut block, plan) = loop {
         let settings = handle.settings();
         let rows = settings.cache_size;
         let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
         let mut block = handle.pool.take(plan.layout.size())?;
         let mut parts = plan.layout.cut(block.bytes());
-        let drawn = handle.call(py, plan.bytes(), |memory| {
-            if memory.num_sampleable() == 0 {
-                return Ok(None);
-            }
-            draw_into(memory, &plan, &mut parts).map(Some)
-        })?;
-        match drawn {
-            None => return Ok(None),
-            // The settings changed meanwhile.
-            Some(None) => {}
-            Some(Some(found)) => break (found.total, block, plan),
+        let outcome =
+            handle.call(py, plan.bytes(), |memory| draw_into(memory, None, &plan, &mut parts))?;
+        match outcome {
+            Outcome::TooFew(_) => return Ok(None),
+            Outcome::OtherLayout => {}
+            Outcome::Drawn(draws) => break (draws.share(), block, plan),
         }
     };
     let settings = &plan.settings;
@@ -57,7 +52,7 @@ pub fn draw_cache<'py>(
         frames(py, block, &plan)?
     };
     let (flags, frame_stack) = sent_layout(settings);
-    Ok(Some((settings.cache_size, total, flags, frame_stack, frames).into_pyobject(py)?))
+    Ok(Some((settings.cache_size, share, flags, frame_stack, frames).into_pyobject(py)?))
 }
 
 #[doc = stub_doc!(start_ids)]

@@ -15,13 +15,15 @@ use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
     seeded, shown, size, wrong_type,
 };
-use crate::python::batch;
+use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
+use crate::python::rate_limiter::{LimiterOfFile, limiter_of_file, rate_limiter};
 use crate::python::setting_value;
 use crate::python::template::Template;
+use crate::python::wait::Side;
 use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
@@ -80,9 +82,11 @@ fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIEL
 impl ReplayMemory {
     #[new]
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
-                        max_step, *, uuid=None, seed=None, allow_overcommit=false, **settings),
+                        max_step, *, uuid=None, seed=None, allow_overcommit=false, limiter=None,
+                        **settings),
            text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
-                             max_step, *, uuid=None, seed=None, allow_overcommit=False, **settings)")]
+                             max_step, *, uuid=None, seed=None, allow_overcommit=False, limiter=None, \
+                             **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -96,6 +100,7 @@ impl ReplayMemory {
         uuid: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+        limiter: Option<&Bound<'_, PyAny>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
@@ -110,9 +115,11 @@ impl ReplayMemory {
             },
         };
         let rng = seeded(seed)?;
+        let limiter = limiter.map(rate_limiter).transpose()?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
         let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
-        memory.set_settings(settings);
+        memory.set_settings(settings)?;
+        memory.set_limiter(limiter)?;
         Ok(Self::assemble(memory, templates, uuid))
     }
 
@@ -173,21 +180,25 @@ impl ReplayMemory {
     }
 
     #[doc = stub_doc!(ReplayMemory.get_batch)]
-    #[pyo3(signature = (batch_size, *, out=None))]
+    #[pyo3(signature = (batch_size, *, wait=None, out=None))]
     fn get_batch<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
+        wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let kind = BatchKind::Batch { ids: false, nstep: false };
-        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+        let rows = size("batch_size", batch_size, 1)?;
+        let wait = self.handle.patience(wait)?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler: None, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
-    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch, out=None),
+    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch,
+                        sampler=None, wait=None, out=None),
            text_signature = "($self, batch_size, *, nstep_return=False, beta=None, normalize='batch', \
-                             out=None)")]
+                             sampler=None, wait=None, out=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
@@ -195,6 +206,8 @@ impl ReplayMemory {
         #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
         beta: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        sampler: Option<&Bound<'py, PyAny>>,
+        wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let beta = beta.map(|beta| number("beta", beta)).transpose()?;
@@ -202,8 +215,11 @@ impl ReplayMemory {
             check_non_negative("beta", beta)?;
         }
         let importance = beta.map(|beta| ImportanceOptions { beta, normalize });
-        let kind = BatchKind::Sample { nstep: nstep_return, importance };
-        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+        let kind = BatchKind::Sample { nstep: nstep_return, importance, counted: false };
+        let rows = size("batch_size", batch_size, 1)?;
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        let wait = self.handle.patience(wait)?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]
@@ -224,6 +240,23 @@ impl ReplayMemory {
         batch::episode(py, &self.handle, index)
     }
 
+    #[doc = stub_doc!(ReplayMemory.stats)]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let handle = &self.handle;
+        let counts = handle.call(py, 0, |memory| Ok(memory.limiter_counts()))?;
+        let limiter = counts.map(|counts| {
+            (
+                counts.inserts,
+                counts.samples,
+                counts.removed,
+                handle.waits.seconds(Side::Sample),
+                handle.waits.seconds(Side::Insert),
+                counts.samples_per_insert(),
+            )
+        });
+        call_python!(py, "cogrs.replay.stats", "memory_stats", (limiter,))
+    }
+
     #[doc = stub_doc!(ReplayMemory.save)]
     fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
         self.handle.call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
@@ -231,17 +264,22 @@ impl ReplayMemory {
 
     #[doc = stub_doc!(ReplayMemory.load)]
     #[staticmethod]
-    #[pyo3(signature = (path, *, allow_overcommit=false))]
+    #[pyo3(signature = (path, *, allow_overcommit=false, limiter=LimiterOfFile::File),
+           text_signature = "(path, *, allow_overcommit=False, limiter='file')")]
     fn load(
         py: Python<'_>,
         #[pyo3(from_py_with = path)] path: PathBuf,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+        #[pyo3(from_py_with = limiter_of_file)] limiter: LimiterOfFile,
     ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| CheckpointFile::open(&path))?;
         let templates =
             of_fields(|field| Template::saved(py, field, &saved.fields()[field.index()]))?;
         let uuid = saved.uuid();
-        let memory = py.detach(|| saved.load(allow_overcommit))?;
+        let mut memory = py.detach(|| saved.load(allow_overcommit))?;
+        if let LimiterOfFile::Given(limiter) = limiter {
+            memory.set_limiter(limiter)?;
+        }
         Py::new(py, Self::assemble(memory, templates, uuid))
     }
 

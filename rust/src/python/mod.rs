@@ -5,13 +5,14 @@
 //! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
-//! | its lock, and the counters that are read without it | `memory_handle` |
+//! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
 //! | `ReplayWriter`: the calls that write | `writer` |
 //! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
 //! | which columns and which class a kind of batch has | `batch_kind` |
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
 //! | how batches and episodes are filled and made | `batch` |
 //! | which arrays `out=` may have | `out_arrays` |
+//! | `RateLimiter` | `rate_limiter` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
@@ -69,10 +70,12 @@ mod importance;
 mod memory;
 mod memory_handle;
 mod memory_properties;
+mod memory_wait;
 mod message_frame;
 mod mixer;
 mod numbers;
 mod out_arrays;
+mod rate_limiter;
 mod request_batcher;
 mod scalar;
 mod setting_value;
@@ -106,9 +109,11 @@ mod core_module {
     #[pymodule_export]
     use super::mixer::SampleMixer;
     #[pymodule_export]
+    use super::rate_limiter::RateLimiter;
+    #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
     #[pymodule_export]
-    use super::writer::ReplayWriter;
+    use super::writer::{ReplayWriter, unlimited_writer, wait_to_insert};
 
     use pyo3::prelude::*;
 

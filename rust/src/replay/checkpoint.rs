@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! magic, version (u32), length of the header (u64)     little-endian
-//! header                                               postcard: memory, settings, episodes, largest weight
+//! header                                               postcard: memory, settings, episodes, largest weight, parts
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
-//!     base and weight (f32) of each entry, all rows of each column; native-endian
+//!     base and weight (f32) of each entry, with max_times_sampled its count of draws (u32), all rows of each column;
+//!     native-endian
 //! checksum of all those (u32)
 //! ```
+//!
+//! Parts have names. A memory that lacks what a part is about has none of it, and a file with a part of another name is of a
+//! later version.
 //!
 //! Entries are streamed between the file and the slots, never copied whole. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
@@ -27,13 +31,15 @@ use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending, Totals};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
-use crate::replay::settings::{FLAGS, Settings};
+use crate::replay::rate_limiter::Limited;
+use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
-const VERSION: u32 = 4;
-/// The previous version, which can still be read: it has fewer settings, and no weights outside of borders.
-const PREVIOUS_VERSION: u32 = 3;
+const VERSION: u32 = 5;
+/// The oldest version that can still be read: without weights outside of borders, `new_priority` and what came with it.
+/// Version 4 is without samplers, counts of draws, and parts.
+const OLDEST_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header is that large: it has a dozen bytes per episode.
@@ -41,8 +47,14 @@ const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
 /// The header of a file. `S` are the settings in force first, then those that episodes were closed with; the largest weight
-/// ever given follows from version 4 on.
+/// ever given follows from version 4 on, [`Parts`] from version 5 on.
 type Header<S> = (MemoryRecord, Vec<S>, Vec<EpisodeRecord>);
+
+/// What only some memories have, each part by its name.
+type Parts = Vec<(String, Vec<u8>)>;
+
+/// The part with the rate limiter and its counts.
+const LIMITER: &str = "limiter";
 
 /// A memory without its settings and episodes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,7 +83,15 @@ struct EpisodeRecord {
 /// The settings of version 3, in the order of [`Settings`].
 type SettingsV3 = (f64, f64, usize, usize, usize, usize, bool, Vec<f64>, Vec<f64>, [bool; FLAGS]);
 
-fn upgrade(old: SettingsV3) -> Settings {
+/// The settings of version 4, in the order of [`Settings`].
+type SettingsV4 = (SettingsV3, NewPriority, f64, FramePadding);
+
+fn upgrade_v4(old: SettingsV4) -> Settings {
+    let (old, new_priority, priority_epsilon, frame_padding) = old;
+    Settings { new_priority, priority_epsilon, frame_padding, ..upgrade_v3(old) }
+}
+
+fn upgrade_v3(old: SettingsV3) -> Settings {
     let (priority_exponent, mix_lambda, frame_stack, multi_step, cache_size, ..) = old;
     let (.., max_episode, reuse_cache, discount_factor, reward_coeff, cache_flags) = old;
     Settings {
@@ -94,7 +114,7 @@ fn upgrade(old: SettingsV3) -> Settings {
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = resolve(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest))
+    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts(memory)?))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -129,6 +149,16 @@ fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
     });
     // The error that `made` has lacks the system's number, and names the temporary file.
     made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
+}
+
+fn parts(memory: &Memory) -> Result<Parts> {
+    let mut parts = Parts::new();
+    if let Some(limited) = &memory.limited {
+        let bytes =
+            postcard::to_stdvec(limited).map_err(|error| Error::State(error.to_string()))?;
+        parts.push((LIMITER.into(), bytes));
+    }
+    Ok(parts)
 }
 
 fn header(memory: &Memory, uuid: u32) -> Header<Settings> {
@@ -178,6 +208,11 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
         for slots in episode.pieces() {
             put(bytemuck::cast_slice(&memory.weights[slots]))?;
         }
+        if memory.index.limit() > 0 {
+            for slot in episode.slots() {
+                put(&memory.index.times_sampled(slot).to_ne_bytes())?;
+            }
+        }
         for column in 0..memory.storage.columns() {
             for slots in episode.pieces() {
                 put(memory.storage.rows(column, slots))?;
@@ -190,6 +225,23 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
     file.sync_all()
 }
 
+fn read_header(version: u32, header: &[u8]) -> postcard::Result<(Header<Settings>, f64, Parts)> {
+    Ok(match version {
+        3 => {
+            let (memory, settings, episodes): Header<SettingsV3> = postcard::from_bytes(header)?;
+            let settings = settings.into_iter().map(upgrade_v3).collect();
+            ((memory, settings, episodes), 1.0, Parts::new())
+        }
+        4 => {
+            let ((memory, settings, episodes), largest): (Header<SettingsV4>, f64) =
+                postcard::from_bytes(header)?;
+            let settings = settings.into_iter().map(upgrade_v4).collect();
+            ((memory, settings, episodes), largest, Parts::new())
+        }
+        _ => postcard::from_bytes(header)?,
+    })
+}
+
 /// An open file whose header has been checked.
 #[derive(Debug)]
 pub struct CheckpointFile {
@@ -198,6 +250,7 @@ pub struct CheckpointFile {
     settings: Vec<Settings>,
     episodes: Vec<EpisodeRecord>,
     largest: f64,
+    limited: Option<Limited>,
     is_v3: bool,
     payload: BufReader<File>,
 }
@@ -227,9 +280,9 @@ impl CheckpointFile {
         if magic != MAGIC {
             return Err(refused("a file in another format"));
         }
-        if ![VERSION, PREVIOUS_VERSION].contains(&version) {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(refused(&format!(
-                "file version {version}; this cogrs reads {PREVIOUS_VERSION} and {VERSION}"
+                "file version {version}; this cogrs reads {OLDEST_VERSION} to {VERSION}"
             )));
         }
         if length > size - (PREFIX + CHECKSUM) as u64 {
@@ -246,17 +299,19 @@ impl CheckpointFile {
         if crc32fast::hash(&header).to_le_bytes() != checksum {
             return Err(refused("a file with a damaged header"));
         }
-        let is_v3 = version == PREVIOUS_VERSION;
-        let read = if is_v3 {
-            postcard::from_bytes(&header).map(|(memory, settings, episodes): Header<SettingsV3>| {
-                ((memory, settings.into_iter().map(upgrade).collect(), episodes), 1.0)
-            })
-        } else {
-            postcard::from_bytes::<(Header<Settings>, f64)>(&header)
-        };
-        let ((memory, settings, episodes), largest) =
-            read.map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
-        let file = Self { path: name, memory, settings, episodes, largest, is_v3, payload };
+        let unreadable = |error| refused(&format!("a header that cannot be read: {error}"));
+        let ((memory, settings, episodes), largest, parts) =
+            read_header(version, &header).map_err(unreadable)?;
+        let mut limited = None;
+        for (name, bytes) in parts {
+            match name.as_str() {
+                LIMITER => limited = Some(postcard::from_bytes(&bytes).map_err(unreadable)?),
+                _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
+            }
+        }
+        let is_v3 = version == 3;
+        let file =
+            Self { path: name, memory, settings, episodes, largest, limited, is_v3, payload };
         file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
         Ok(file)
     }
@@ -275,7 +330,9 @@ impl CheckpointFile {
             .map_err(|error| self.refused(&format!("invalid fields: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
-        let row = spec.entry_size() as u64 + size_of::<EntryWeight>() as u64;
+        let counted = settings.first().is_some_and(|settings| settings.max_times_sampled > 0);
+        let count = if counted { size_of::<u32>() } else { 0 };
+        let row = (spec.entry_size() + size_of::<EntryWeight>() + count) as u64;
         if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
             != Some(payload)
         {
@@ -298,6 +355,8 @@ impl CheckpointFile {
                 && (spec.has_values() || !record.values)
         });
         let sound = sound && self.largest.is_finite() && self.largest >= 1.0;
+        let limited = self.limited;
+        let sound = sound && limited.is_none_or(|limited| limited.is_sound(memory.max_step));
         if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
@@ -320,6 +379,7 @@ impl CheckpointFile {
         let max_step = self.memory.max_step as usize;
         let mut memory = Memory::new(spec, max_step, self.memory.rng.clone(), overcommit)?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
+        memory.set_settings(Settings::clone(&settings[0]))?;
         let mut checksum = Hasher::new();
         for record in std::mem::take(&mut self.episodes) {
             // A memory of an earlier version may have held more episodes without entries.
@@ -347,8 +407,11 @@ impl CheckpointFile {
         memory.next_serial = self.memory.next_serial;
         memory.totals = self.memory.totals;
         memory.largest = self.largest;
+        // The same object, which episodes share.
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
+        memory.limited = self.limited;
+        memory.recount_removed();
         Ok(memory)
     }
 
@@ -360,6 +423,19 @@ impl CheckpointFile {
             checksum.update(bytemuck::cast_slice(weights));
             if weights.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
                 return Err(self.refused("a file with a weight that is not a finite number >= 0"));
+            }
+        }
+        let limit = memory.index.limit();
+        if limit > 0 {
+            for slot in pieces.iter().cloned().flatten() {
+                let mut count = [0; size_of::<u32>()];
+                self.fill(&mut count)?;
+                checksum.update(&count);
+                let count = u32::from_ne_bytes(count);
+                if count > limit {
+                    return Err(self.refused("a file with an entry drawn more often than allowed"));
+                }
+                memory.index.set_times_sampled(slot, count);
             }
         }
         for column in 0..memory.storage.columns() {

@@ -111,16 +111,30 @@ impl Memory {
     /// is out of range, or a return or a weight is not finite; with [`Error::State`] when the episode is not open, values
     /// are missing, or there is no room for the final state.
     pub fn close(&mut self, serial: u64, options: &CloseOptions<'_>) -> Result<()> {
+        let (index, prepared) = self.prepare_close(serial, options)?;
+        self.make_room(usize::from(prepared.ending.final_state))?;
+        self.commit(index, prepared, options);
+        Ok(())
+    }
+
+    /// Fails as [`Memory::close`] would, and changes nothing.
+    pub fn check_close(&self, serial: u64, options: &CloseOptions<'_>) -> Result<()> {
+        let (_, prepared) = self.prepare_close(serial, options)?;
+        self.check_room(usize::from(prepared.ending.final_state))
+    }
+
+    fn prepare_close(
+        &self,
+        serial: u64,
+        options: &CloseOptions<'_>,
+    ) -> Result<(u32, PreparedClose)> {
         let index = self.open_index(serial)?;
         let episode = &self.episodes[index as usize];
         self.check_working_memory(episode.len())?;
         let rewards = self.floats(episode, Field::Reward);
         let values = self.floats(episode, Field::Value);
         let init_w: Vec<f64> = self.bases(episode).into_iter().map(f64::from).collect();
-        let prepared = self.prepare(&rewards, &values, &init_w, options)?;
-        self.make_room(usize::from(prepared.ending.final_state))?;
-        self.commit(index, prepared, options);
-        Ok(())
+        Ok((index, self.prepare(&rewards, &values, &init_w, options)?))
     }
 
     /// Adds a whole closed episode, or nothing, and returns the id of its first entry. Fails as [`Memory::add`] and
@@ -131,18 +145,38 @@ impl Memory {
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<u64> {
-        self.check_rows(rows, init_w, 0)?;
-        self.check_working_memory(init_w.len())?;
-        // Among the written fields value comes where qvest, which is not written, has not shifted it.
-        let [rewards, values] = [Field::Reward, Field::Value]
-            .map(|field| bytemuck::allocation::pod_collect_to_vec::<u8, f32>(rows[field.index()]));
-        let prepared = self.prepare(&rewards, &values, init_w, options)?;
+        let prepared = self.prepare_episode(rows, init_w, options)?;
         self.make_room(init_w.len() + usize::from(prepared.ending.final_state))?;
         let serial = self.open();
         let first = self.add(serial, rows, init_w)?;
         let index = self.open_index(serial)?;
         self.commit(index, prepared, options);
         Ok(first)
+    }
+
+    /// Fails as [`Memory::add_episode`] would, and changes nothing.
+    pub fn check_episode(
+        &self,
+        rows: EntryRows<'_>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<()> {
+        let prepared = self.prepare_episode(rows, init_w, options)?;
+        self.check_room(init_w.len() + usize::from(prepared.ending.final_state))
+    }
+
+    fn prepare_episode(
+        &self,
+        rows: EntryRows<'_>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<PreparedClose> {
+        self.check_rows(rows, init_w, 0)?;
+        self.check_working_memory(init_w.len())?;
+        // Among the written fields value comes where qvest, which is not written, has not shifted it.
+        let [rewards, values] = [Field::Reward, Field::Value]
+            .map(|field| bytemuck::allocation::pod_collect_to_vec::<u8, f32>(rows[field.index()]));
+        self.prepare(&rewards, &values, init_w, options)
     }
 
     /// Fails if too little memory is available to compute returns and weights of so many entries.
@@ -187,7 +221,6 @@ impl Memory {
         self.episodes[index as usize].ending = Some(ending);
         self.write_returns(index, 0..base.len(), &computed.returns);
         self.write_weights(index, 0..base.len(), &base, &computed.weights);
-        self.drawable += self.count_drawable(&self.episodes[index as usize]);
         self.finish(index);
     }
 

@@ -9,15 +9,18 @@ use slab::Slab;
 
 use crate::available_memory::available_memory;
 use crate::error::{Error, Result, short};
+use crate::replay::age_order::AgeOrder;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
 use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::rate_limiter::Limited;
+use crate::replay::removal_order::RemovalOrder;
+use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
-use crate::replay::sum_tree::SumTree;
 use crate::spec::{EntrySpec, Field};
 
 /// The fields of an entry that a writer sets; qvest is computed.
@@ -42,8 +45,10 @@ pub struct Memory {
     /// The [`EntryRef`] of each slot.
     pub(super) entry_refs: MappedArray<u64>,
     pub(super) weights: MappedArray<EntryWeight>,
-    /// The weight with which each slot is drawn now: 0 for free slots and open episodes.
-    pub(super) tree: SumTree,
+    /// What draws choose from: free slots and those of open episodes cannot be drawn.
+    pub(super) index: SamplingIndex,
+    /// Made at the first draw that needs it.
+    pub(super) age: Option<AgeOrder>,
     pub(super) free_slots: FreeSlots,
     pub(super) episodes: Slab<Episode>,
     pub(super) closed: VecDeque<u32>,
@@ -56,11 +61,14 @@ pub struct Memory {
     pub(super) totals: Totals,
     /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
     pub(super) largest: f64,
-    /// Closed entries inside the present borders whose initial weight is above 0.
-    pub(super) drawable: usize,
+    /// The number of the next episode in the order of closing.
+    next_number: u32,
+    /// Made at the first eviction by weight.
+    pub(super) removal: Option<RemovalOrder>,
     /// Whether [`Memory::zero_weights_to_report`] has returned counts.
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
+    pub(super) limited: Option<Limited>,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 
@@ -92,7 +100,8 @@ impl Memory {
             storage: Storage::new(&spec, max_step)?,
             entry_refs: MappedArray::new(max_step)?,
             weights: MappedArray::new(max_step)?,
-            tree: SumTree::new(max_step)?,
+            index: SamplingIndex::new(max_step)?,
+            age: None,
             free_slots: FreeSlots::new(slots),
             episodes: Slab::new(),
             closed: VecDeque::new(),
@@ -102,9 +111,11 @@ impl Memory {
             next_serial: 0,
             totals: Totals::default(),
             largest: 1.0,
-            drawable: 0,
+            next_number: 0,
+            removal: None,
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
+            limited: None,
             spec,
             rng,
         })
@@ -120,13 +131,25 @@ impl Memory {
         &self.settings
     }
 
-    /// Puts settings in force for episodes closed from now on. `frame_stack`, `frame_padding` and `multi_step` decide at
-    /// once which of all closed entries can be drawn.
-    pub fn set_settings(&mut self, settings: Settings) {
+    /// Puts settings in force for episodes closed from now on. `frame_stack`, `frame_padding`, `multi_step` and
+    /// `max_times_sampled` decide at once which of all closed entries can be drawn. Changes nothing and fails with
+    /// [`Error::Memory`] when the system refuses the memory for counts of draws.
+    pub fn set_settings(&mut self, settings: Settings) -> Result<()> {
+        let limit = settings.max_times_sampled;
+        if limit != self.index.limit() {
+            self.index.set_limit(limit)?;
+        }
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
-        if !old.has_borders_of(&self.settings) {
+        if old.remover != self.settings.remover {
+            self.removal = None;
+        }
+        if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
             self.mask_borders();
         }
+        if old.max_times_sampled != limit {
+            self.recount_removed();
+        }
+        Ok(())
     }
 
     /// Entries held at most.
@@ -151,17 +174,22 @@ impl Memory {
 
     /// Sum of the weights of all entries that can be drawn.
     pub fn weight_sum(&self) -> f64 {
-        self.tree.total()
+        self.index.weight_sum()
     }
 
-    /// Entries that can be drawn.
+    /// Entries that can be drawn whatever their weights are: those inside the borders whose initial weight is above 0.
+    pub fn num_drawable(&self) -> usize {
+        self.index.num_drawable()
+    }
+
+    /// Entries that can be drawn in proportion to their weights.
     pub fn num_sampleable(&self) -> usize {
-        self.tree.positive()
+        self.index.num_sampleable()
     }
 
     /// The smallest weight of an entry that can be drawn; 0 without such entries. Takes O(`max_step`).
     pub fn min_weight(&self) -> f32 {
-        self.tree.smallest()
+        self.index.min_weight()
     }
 
     /// The closed episodes, oldest first.
@@ -194,6 +222,11 @@ impl Memory {
         self.serials.insert(serial, index);
         self.open.push(index);
         serial
+    }
+
+    /// The entries of an open episode. Fails with [`Error::State`] when it is not open.
+    pub fn open_len(&self, serial: u64) -> Result<usize> {
+        Ok(self.episodes[self.open_index(serial)? as usize].len())
     }
 
     /// Whether this episode is open.
@@ -268,7 +301,7 @@ impl Memory {
 
     /// Drops all episodes, open ones too. Ids are not reused.
     pub fn clear(&mut self) {
-        while self.evict_oldest() {}
+        while self.evict(0) {}
         for index in std::mem::take(&mut self.open) {
             self.forget(index);
         }
@@ -276,11 +309,11 @@ impl Memory {
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
-    /// Evicts the oldest closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
+    /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
     /// open episodes leave no room.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
         self.check_room(count)?;
-        while self.used + count > self.capacity && self.evict_oldest() {}
+        while self.used + count > self.capacity && self.evict_next() {}
         Ok(())
     }
 
@@ -330,17 +363,44 @@ impl Memory {
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
         self.totals.episodes += 1;
-        self.totals.steps += episode.actions() as u64;
+        let actions = episode.actions();
+        self.totals.steps += actions as u64;
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
+        self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
     }
 
     fn enqueue(&mut self, index: u32) {
-        self.empty += usize::from(self.episodes[index as usize].is_empty());
+        if self.next_number == u32::MAX {
+            self.renumber();
+        }
+        let episode = &mut self.episodes[index as usize];
+        episode.number = self.next_number;
+        self.next_number += 1;
+        self.empty += usize::from(episode.is_empty());
+        if let Some(age) = &mut self.age {
+            for extent in episode.extents() {
+                age.append(extent.run);
+            }
+        }
+        self.index.insert_episode(episode.number, index);
+        if let Some(order) = &mut self.removal {
+            order.change(index);
+        }
         self.closed.push_back(index);
+    }
+
+    /// Numbers the closed episodes from 0 on, in order.
+    fn renumber(&mut self) {
+        for (number, &index) in (0..).zip(&self.closed) {
+            self.episodes[index as usize].number = number;
+        }
+        self.next_number = self.closed.len() as u32;
+        self.index.forget_order();
+        self.removal = None;
     }
 
     /// Appends a closed episode with slots for `length` entries, whose bytes the caller writes, and returns its index;

@@ -6,17 +6,21 @@
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
-//! | which episode is evicted | `eviction` |
+//! | which episode is evicted | `eviction`, by weight with `removal_order` |
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
+//! | which samplers there are; how each chooses | [`sampler`]; `draw` |
+//! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
+//! | which slots are the oldest | `age_order` |
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process | [`checkpoint`] |
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
+//! | how many samples may be drawn for each entry inserted; what a memory counts for that | [`rate_limiter`]; `limiter_counts` |
 //! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
 //!
 //! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
@@ -46,12 +50,15 @@
 //! another's holds the entry n steps later, so a draw looks at the episode only where that lies in several pieces. Fields
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
+mod age_order;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
 pub mod closing;
 pub mod corrections;
+mod draw;
 pub mod drawable;
+mod drawable_counts;
 mod entry_weight;
 mod episode;
 mod eviction;
@@ -59,13 +66,19 @@ pub(crate) mod finite;
 mod footprint;
 mod free_slots;
 pub mod importance;
+mod limiter_counts;
 pub mod mapped_array;
 pub mod memory;
 pub mod mixer;
 mod power;
+pub mod rate_limiter;
+mod removal_order;
 pub mod returns;
+pub mod sampler;
+mod sampling_index;
 pub mod sender_counters;
 pub mod settings;
 mod storage;
 pub mod sum_tree;
+mod times_sampled;
 pub mod transition;

@@ -5,11 +5,15 @@
 mod cache;
 mod calls;
 mod checkpoint;
+mod draw_model;
 mod fixtures;
 mod importance;
+mod limiter_counts;
 mod memory;
 mod mixer;
 mod model;
 mod pair;
+mod rate_limiter;
 mod returns;
+mod samplers;
 mod sum_tree;

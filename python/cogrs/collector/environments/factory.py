@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.suggest import misspelt
 from cogrs.optional_dependency import import_optional
+from cogrs.suggest import misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 from cogrs.replay.wire import WireError
 
+ALLOWANCE = b"cogrs.allowance"
+"""The topic on which a server tells how its rate limiter stands."""
+
 MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
 DIGEST: Final = 32
 """Bytes of the digest of a topic."""
