@@ -21,7 +21,7 @@ Modules that need ZeroMQ are imported when they are first used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
+from cogrs._core import ReplayMemory, ReplayView, ReplayWriter, importance_weights
 from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
@@ -90,6 +90,7 @@ __all__ = [
     "ReplayMemoryServer",
     "ReplayProxy",
     "ReplaySampler",
+    "ReplayView",
     "ReplayWriter",
     "Sample",
     "ServerConnectionStats",

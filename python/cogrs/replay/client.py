@@ -182,7 +182,10 @@ class ReplayMemoryClient(Closeable):
         """Draw `rem.cache_size` samples and send them to the server.
 
         Returns:
-            0 when they are on their way; -1 when nothing can be drawn, and then nothing is sent.
+            0 when they are on their way; -1 when too few entries can be drawn, and then nothing is
+            sent: none, or under `max_times_sampled` and samplers that repeat no entry fewer than
+            `rem.cache_size`. With `max_times_sampled` entries count as given when they are drawn,
+            also if the server takes none.
 
         Raises:
             TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several

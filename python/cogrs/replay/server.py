@@ -222,7 +222,11 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the caches' sums of weights."""
+        """Sum of the caches' shares of batches: their memories' sums of weights.
+
+        Under sampler "uniform" a share is the memory's `num_drawable`, under samplers that choose
+        by an order it is 1.
+        """
         return self._state.caches.weight_sum
 
     @property

@@ -36,7 +36,7 @@ class ServerStats:
         caches: Caches held.
         n_caches: Caches held at most.
         samples_unused: Samples held that have not been given yet.
-        weight_sum: Sum of the sums of weights of the caches held.
+        weight_sum: Sum of the shares of the caches held, as `ReplayMemoryServer.weight_sum`.
         oldest_age: Seconds since the oldest cache held arrived; None without caches.
         newest_age: Seconds since the newest cache held arrived; None without caches.
         received: What has arrived.

@@ -56,17 +56,22 @@ pub(super) enum Outcome {
 /// Draws rows into the arrays of a plan.
 pub(super) fn draw_into(
     memory: &mut Memory,
-    sampler: Option<Sampler>,
+    (view, sampler): (Option<u64>, Option<Sampler>),
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
 ) -> Result<Outcome> {
     let settings = memory.settings();
     if !settings.has_layout_of(&plan.settings)
-        || plan.kind != plan.kind.under_limit(settings.max_times_sampled)
+        || plan.kind != plan.kind.under_limit(limit(memory, view)?)
     {
         return Ok(Outcome::OtherLayout);
     }
-    let draws = match memory.draw_by(sampler.unwrap_or(settings.sampler), plan.rows) {
+    let own = settings.sampler;
+    let drawn = match view {
+        None => memory.draw_by(sampler.unwrap_or(own), plan.rows),
+        Some(key) => memory.draw_view(key, sampler, plan.rows),
+    };
+    let draws = match drawn {
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
         drawn => drawn?,
     };
@@ -94,7 +99,7 @@ pub(super) fn draw_into(
             BatchColumn::TimesSampled => copy_values(part, draws.times.iter().copied()),
             BatchColumn::ImportanceWeight => {
                 if let BatchKind::Sample { importance: Some(options), .. } = plan.kind {
-                    copy_values(part, importance(memory, &draws, options)?.into_iter());
+                    copy_values(part, importance(memory, view, &draws, options)?.into_iter());
                 }
             }
             BatchColumn::NStepDiscount | BatchColumn::Sender => {}
@@ -103,13 +108,35 @@ pub(super) fn draw_into(
     Ok(Outcome::Drawn(draws))
 }
 
-fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Result<Vec<f32>> {
+/// The limit of draws of the memory or of a view.
+fn limit(memory: &Memory, view: Option<u64>) -> Result<u32> {
+    Ok(match view {
+        None => memory.settings().max_times_sampled,
+        Some(key) => memory.view(key)?.settings().max_times_sampled,
+    })
+}
+
+fn importance(
+    memory: &Memory,
+    view: Option<u64>,
+    draws: &Draws,
+    options: ImportanceOptions,
+) -> Result<Vec<f32>> {
     if !draws.sampler.is_weighted() {
         return Ok(vec![1.0; draws.prev.len()]);
     }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
-        Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
+        Normalize::All => {
+            let left = match view {
+                None => memory.min_weight(),
+                Some(key) => memory.view(key)?.min_weight(),
+            };
+            // The batch may have used the smallest up.
+            let drawn = draws.weights.iter().copied();
+            let smallest = drawn.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
+            Largest::OfAll(f64::from(smallest))
+        }
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
     let count = draws.sampleable as u64;
@@ -143,8 +170,10 @@ pub(super) fn make<'py>(
 /// The arguments of a draw.
 #[derive(Debug)]
 pub struct DrawArgs<'a, 'py> {
+    /// The key of a view; None draws from the memory.
+    pub view: Option<u64>,
     pub rows: usize,
-    /// None is the memory's.
+    /// None is the memory's or the view's.
     pub sampler: Option<Sampler>,
     /// Seconds to wait for entries; None does not wait.
     pub wait: Option<&'a Bound<'py, PyAny>>,
@@ -160,7 +189,9 @@ pub fn draw<'py>(
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
     let Some(wait) = args.wait else {
-        handle.check_drawable(py, args.sampler.unwrap_or(handle.settings().sampler))?;
+        if args.view.is_none() {
+            handle.check_drawable(py, args.sampler.unwrap_or(handle.settings().sampler))?;
+        }
         let why = match attempt(py, handle, kind, args)? {
             Ok(batch) => return Ok(batch),
             Err(why) => why,
@@ -190,13 +221,17 @@ fn attempt<'py>(
 ) -> PyResult<std::result::Result<Bound<'py, PyAny>, String>> {
     loop {
         let settings = handle.settings();
-        let kind = kind.under_limit(settings.max_times_sampled);
+        let limit = match args.view {
+            None => settings.max_times_sampled,
+            view => handle.call(py, 0, |memory| limit(memory, view))?,
+        };
+        let kind = kind.under_limit(limit);
         let plan = BatchPlan::new(handle.spec(), settings, kind, args.rows)?;
         let mut outcome = Outcome::OtherLayout;
         let batch = make(py, handle, &plan, args.out, |parts| {
-            let sampler = args.sampler;
+            let from = (args.view, args.sampler);
             outcome =
-                handle.call(py, plan.bytes(), |memory| draw_into(memory, sampler, &plan, parts))?;
+                handle.call(py, plan.bytes(), |memory| draw_into(memory, from, &plan, parts))?;
             Ok(())
         })?;
         match outcome {

@@ -107,10 +107,29 @@ impl MemoryHandle {
             change(&mut settings)?;
             settings.check()?;
             memory.set_settings(settings)?;
-            let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-            *visible = Arc::clone(memory.settings());
+            self.show_settings(memory);
             Ok(())
         })
+    }
+
+    /// Replaces the contents of the memory: all, or nothing when `replace` fails.
+    pub fn replace(
+        &self,
+        py: Python<'_>,
+        replace: impl FnOnce(&mut Memory) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        self.call(py, LONG, |memory| {
+            replace(memory)?;
+            self.show_settings(memory);
+            Ok(())
+        })?;
+        self.closes.tell();
+        Ok(())
+    }
+
+    fn show_settings(&self, memory: &Memory) {
+        let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        *visible = Arc::clone(memory.settings());
     }
 
     /// Runs `call` for an object that is being dropped. Errors go nowhere, and nothing runs in a forked child.

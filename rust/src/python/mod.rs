@@ -6,7 +6,7 @@
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
 //! | its lock, and the counters that are read without it | `memory_handle` |
-//! | `ReplayWriter`: the calls that write | `writer` |
+//! | `ReplayWriter`: the calls that write; `ReplayView` | `writer`; `view` |
 //! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
 //! | which columns and which class a kind of batch has | `batch_kind` |
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
@@ -82,6 +82,7 @@ mod spaces;
 mod template;
 mod tensor_spec;
 mod value_bytes;
+mod view;
 mod wait;
 mod writer;
 
@@ -108,6 +109,8 @@ mod core_module {
     use super::mixer::SampleMixer;
     #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
+    #[pymodule_export]
+    use super::view::ReplayView;
     #[pymodule_export]
     use super::writer::ReplayWriter;
 
