@@ -171,7 +171,9 @@ def frames(bench: Bench) -> None:
         every(full, "add"),
     )
     bench.contest(
-        Row("W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, beside=table.PLAIN),
+        Row(
+            "W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, beside=table.PLAIN
+        ),
         lambda: {
             **every(full, "batch", 256)(),
             table.PLAIN: gather(workload.frames(), 256),
@@ -179,7 +181,9 @@ def frames(bench: Bench) -> None:
         scale=256,
     )
     bench.contest(
-        Row("W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, beside=table.PLAIN),
+        Row(
+            "W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, beside=table.PLAIN
+        ),
         lambda: {
             table.OURS: full()[table.OURS].batch_into(256),
             table.PLAIN: gather(workload.frames(), 256),

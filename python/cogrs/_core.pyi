@@ -502,8 +502,8 @@ class ReplayMemory(ReplayWriter):
     def max_episode(self) -> int:
         """Closed episodes held at most, enforced when one is closed; 0: any number. Default 0.
 
-        The one that `remover` names is dropped, but first those without entries, of which at most 64 are held,
-        whatever this setting is.
+        The one that `remover` names is dropped, but first those without entries, of which at most
+        64 are held, whatever this setting is.
         """
     @max_episode.setter
     def max_episode(self, value: int) -> None: ...
@@ -717,8 +717,8 @@ class ReplayMemory(ReplayWriter):
             RuntimeError: There are too few entries; the text says how many, or why none can be
                 drawn. No draw is counted.
             TimeoutError: The same after `wait` seconds.
-            ValueError: batch_size < 1, or `wait` is negative; an array of `out` has another shape or dtype, cannot be
-                written to, is not C-contiguous or shares memory with another.
+            ValueError: batch_size < 1, or `wait` is negative; an array of `out` has another shape
+                or dtype, cannot be written to, is not C-contiguous or shares memory with another.
             TypeError: `out` does not have the structure of a batch of this call.
         """
     @overload
@@ -750,8 +750,8 @@ class ReplayMemory(ReplayWriter):
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
-            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and 1
-            for samplers that choose by an order; next_terminated bool (B,) says that next is the
+            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and
+            1 for samplers that choose by an order; next_terminated bool (B,) says that next is the
             final state of an episode that terminated. With `nstep_return=True` there follow
             nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
             these are the sum over k < n of discount_factor ** k * reward[t + k], and

@@ -67,13 +67,13 @@ pub(super) fn draw_into(
         return Ok(Outcome::OtherLayout);
     }
     let own = settings.sampler;
-    let drawn = match view {
+    let result = match view {
         None => memory.draw_by(sampler.unwrap_or(own), plan.rows),
         Some(key) => memory.draw_view(key, sampler, plan.rows),
     };
-    let draws = match drawn {
+    let draws = match result {
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
-        drawn => drawn?,
+        result => result?,
     };
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
@@ -133,8 +133,8 @@ fn importance(
                 Some(key) => memory.view(key)?.min_weight(),
             };
             // The batch may have used the smallest up.
-            let drawn = draws.weights.iter().copied();
-            let smallest = drawn.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
+            let weights = draws.weights.iter().copied();
+            let smallest = weights.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
             Largest::OfAll(f64::from(smallest))
         }
     };
@@ -190,7 +190,7 @@ pub fn draw<'py>(
     handle.check_process()?;
     let Some(wait) = args.wait else {
         if args.view.is_none() {
-            handle.check_drawable(py, args.sampler.unwrap_or(handle.settings().sampler))?;
+            handle.check_drawable(py, args.sampler)?;
         }
         let why = match attempt(py, handle, kind, args)? {
             Ok(batch) => return Ok(batch),

@@ -146,11 +146,13 @@ impl MemoryHandle {
     }
 
     /// `RuntimeError` with the reason when no entry can be drawn, and in a forked child; waits only to say why.
-    pub fn check_drawable(&self, py: Python<'_>, sampler: Sampler) -> PyResult<()> {
-        if self.counters.num_drawable_by(sampler) > 0 {
+    pub fn check_drawable(&self, py: Python<'_>, sampler: Option<Sampler>) -> PyResult<()> {
+        // What can be drawn in proportion to weight can be drawn by all samplers.
+        if self.counters.num_sampleable() > 0 {
             return Ok(());
         }
-        self.call(py, 0, |memory| memory.check_drawable(sampler))
+        let own = self.settings().sampler;
+        self.call(py, 0, |memory| memory.check_drawable(sampler.unwrap_or(own)))
     }
 }
 

@@ -22,10 +22,7 @@ def filled(remover: str, **changes: object):
 )  # fmt: skip
 @pytest.mark.parametrize("limit", ["slots", "max_episode"])
 def test_episode_that_the_remover_names_goes_and_the_new_one_stays(remover, left, limit):
-    if limit == "slots":
-        rem = filled(remover)
-    else:
-        rem = filled(remover, max_episode=4)
+    rem = filled(remover) if limit == "slots" else filled(remover, max_episode=4)
     add_uniform(rem, 2, 40, init_w=0.5)
     assert [states[0] for states in contents(rem)] == [*left, 40]
     assert rem.num_entry == 8
@@ -61,7 +58,7 @@ def test_open_episode_is_never_evicted(remover):
         rem.add_entry(**step(100 + k))
     for k in range(6):
         add_uniform(rem, 2, 10 * k)
-    with pytest.raises(RuntimeError, match="no room for 6"):
+    with pytest.raises(RuntimeError, match=r"no room for 6"):
         add_uniform(rem, 6)
     rem.close_episode(1.0, **UNIFORM)
     assert contents(rem)[-1] == [100, 101, 102]

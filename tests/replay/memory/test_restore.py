@@ -33,7 +33,7 @@ def test_every_setting_that_differs_is_named_with_both_values(tmp_path):
     file = vector_memory(2, 16, **OTHER_SETTINGS)
     file.save(tmp_path / "file")
     rem = vector_memory(2, 16)
-    with pytest.raises(ValueError, match="^settings: expected 'file' or 'mine'") as refused:
+    with pytest.raises(ValueError, match=r"^settings: expected 'file' or 'mine'") as refused:
         rem.restore(tmp_path / "file")
     for name in OTHER_SETTINGS:
         assert f"{name} " in str(refused.value)
@@ -45,7 +45,7 @@ def test_settings_are_the_files_or_mine_as_said(tmp_path):
     saved(tmp_path / "file", sampler="fifo", frame_stack=2)
     rem = memory(16, sampler="lifo")
     add_uniform(rem, 3)
-    with pytest.raises(ValueError, match="sampler fifo and lifo here"):
+    with pytest.raises(ValueError, match=r"sampler fifo and lifo here"):
         rem.restore(tmp_path / "file")
     assert (rem.num_episode(), rem.num_entry, rem.sampler) == (1, 3, "lifo")
     rem.restore(tmp_path / "file", "mine")
@@ -79,7 +79,7 @@ def test_file_of_another_form_is_refused_and_nothing_changes(other, got, tmp_pat
     rem = memory(16)
     add_uniform(rem, 3)
     for settings in (None, "file", "mine"):
-        with pytest.raises(ValueError, match=f"^path: .*{got}"):
+        with pytest.raises(ValueError, match=rf"^path: .*{got}"):
             rem.restore(tmp_path / "file", settings)
     assert rem.num_entry == 3
 
@@ -91,12 +91,12 @@ def test_damaged_file_changes_nothing(tmp_path):
     add_uniform(rem, 3)
     for damaged in (whole[:-5], whole[:-9] + b"x" + whole[-8:], b""):
         (tmp_path / "bad").write_bytes(damaged)
-        with pytest.raises(ValueError, match="expected a saved replay memory"):
+        with pytest.raises(ValueError, match=r"expected a saved replay memory"):
             rem.restore(tmp_path / "bad")
         assert rem.episode(0).entries.s.tolist() == [0, 1, 2]
     with pytest.raises(FileNotFoundError):
         rem.restore(tmp_path / "none")
-    with pytest.raises(ValueError, match="^settings: expected None, 'file' or 'mine', got \"x\""):
+    with pytest.raises(ValueError, match=r"^settings: expected None, 'file' or 'mine', got \"x\""):
         rem.restore(tmp_path / "file", "x")  # type: ignore[arg-type]
 
 
@@ -108,10 +108,10 @@ def test_open_episode_is_dropped_and_never_taken_for_one_of_the_file(tmp_path):
         writer.new_episode()
     writer.add_entry(**step(7))
     rem.restore(tmp_path / "file")
-    with pytest.raises(RuntimeError, match="no episode is open"):
+    with pytest.raises(RuntimeError, match=r"no episode is open"):
         writer.add_entry(**step(8))
     rem.new_episode()
-    with pytest.raises(RuntimeError, match="no episode is open"):
+    with pytest.raises(RuntimeError, match=r"no episode is open"):
         writer.close_episode(1.0, **UNIFORM)
     assert rem.num_entry == 5
 

@@ -300,7 +300,9 @@ class ReplayMachine(RuleBasedStateMachine):
 
     def check_sample(self, size: int, sampler: Any = "prioritized") -> None:
         closed = [self.real.episode(k) for k in range(self.real.num_episode())]
-        weights = {int(i): float(w) for each in closed for i, w in zip(each.id, each.weight)}
+        weights = {
+            int(i): float(w) for each in closed for i, w in zip(each.id, each.weight, strict=True)
+        }
         assert self.real.num_drawable == len(drawables(self.model))
         if not can_draw(self.model, sampler, size, weights):
             with pytest.raises(RuntimeError):

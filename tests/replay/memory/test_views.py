@@ -56,7 +56,7 @@ def test_counts_and_limits_of_views_are_their_own():
     assert queue.sample(2).times_sampled.tolist() == [1, 1]
     assert (queue.num_drawable, rem.num_drawable) == (1, 3)
     assert queue.get_batch(1).prev.s.ravel().tolist() == [2]
-    with pytest.raises(RuntimeError, match="have 0 .*max_times_sampled=1"):
+    with pytest.raises(RuntimeError, match=r"have 0 .*max_times_sampled=1"):
         queue.sample(1)
     assert rem.sample(3, sampler="fifo").id.tolist() == [first, first + 1, first + 2]
     add_uniform(rem, 2, 10)
@@ -104,7 +104,7 @@ def test_same_name_gives_the_same_view_and_refuses_other_settings():
     assert (again.sampler, again.max_times_sampled) == ("fifo", 2)
     for other in ({"priority_exponent": 1.0}, {"sampler": "lifo"}, {"max_times_sampled": 3}):
         (name,) = other
-        with pytest.raises(ValueError, match=f"^{name}: expected .*, which the view \"v\" has"):
+        with pytest.raises(ValueError, match=f'^{name}: expected .*, which the view "v" has'):
             rem.view("v", **other)
 
 
@@ -120,7 +120,7 @@ def test_same_name_gives_the_same_view_and_refuses_other_settings():
 )
 def test_wrong_argument_of_view_is_refused_by_name(arguments, error, name):
     given = arguments[1] if len(arguments) > 1 else {}
-    with pytest.raises(error, match=f"^{name}: expected"):
+    with pytest.raises(error, match=rf"^{name}: expected"):
         memory().view(arguments[0], **given)
 
 
@@ -139,7 +139,7 @@ def test_closed_view_refuses_calls_and_its_name_can_be_used_anew():
         lambda: view.num_drawable,
     ]
     for call in calls:
-        with pytest.raises(RuntimeError, match="this view was closed"):
+        with pytest.raises(RuntimeError, match=r"this view was closed"):
             call()
     assert rem.view("v", sampler="lifo").sampler == "lifo"
 
@@ -147,7 +147,7 @@ def test_closed_view_refuses_calls_and_its_name_can_be_used_anew():
 def test_close_ends_a_wait_for_entries_of_the_view():
     view = memory(8).view("v")
     threading.Timer(0.1, view.close).start()
-    with pytest.raises(RuntimeError, match="this view was closed"):
+    with pytest.raises(RuntimeError, match=r"this view was closed"):
         view.sample(1, wait=60)
 
 
@@ -231,5 +231,5 @@ def test_view_cannot_be_pickled_and_outlives_its_memory():
     view = rem.view("v")
     del rem
     assert view.sample(1).prev.s.item() == 1
-    with pytest.raises(TypeError, match="saved with its ReplayMemory"):
+    with pytest.raises(TypeError, match=r"saved with its ReplayMemory"):
         view.__reduce_ex__(2)
