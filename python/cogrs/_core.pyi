@@ -890,8 +890,8 @@ class ReplayMemory(ReplayWriter):
             priority_exponent: Exponent of the view's priorities, >= 0; None is the memory's present
                 one, or that of the view that is there.
             sampler: As the property `sampler` of memories; None likewise.
-            max_times_sampled: As the property of memories; None is no limit, or that of the view
-                that is there.
+            max_times_sampled: As the property of memories; None stands for 0, or for that of the
+                view that is there.
 
         Raises:
             TypeError: An argument has the wrong type.

@@ -222,11 +222,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the caches' shares of batches: their memories' sums of weights.
-
-        Under sampler "uniform" a share is the memory's `num_drawable`, under samplers that choose
-        by an order it is 1.
-        """
+        """Sum of the caches' shares: sums of weights, but see `docs/replay.md`, "Samplers"."""
         return self._state.caches.weight_sum
 
     @property

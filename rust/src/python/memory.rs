@@ -29,7 +29,7 @@ use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
-use crate::replay::views::ViewSettings;
+use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 #[doc = stub_doc!(ReplayMemory)]

@@ -12,7 +12,7 @@ use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
 use crate::python::setting_value;
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
-use crate::replay::views::View;
+use crate::replay::view::View;
 
 #[doc = stub_doc!(ReplayView)]
 #[pyclass(frozen, weakref, module = "cogrs")]

@@ -35,7 +35,7 @@ use crate::replay::memory::Memory;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::sum_tree::leaf;
-use crate::replay::views::{View, ViewSettings};
+use crate::replay::view::{View, ViewSettings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::replay::episode::Totals;
 use crate::replay::memory::Memory;
 use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
-use crate::replay::views::ViewSettings;
+use crate::replay::view::ViewSettings;
 use crate::spec::FieldSpec;
 
 /// The header of a file. `S` are the settings in force first, then those that episodes were closed with; the largest weight

@@ -20,7 +20,7 @@ use crate::replay::removal_order::RemovalOrder;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
-use crate::replay::views::View;
+use crate::replay::view::View;
 use crate::spec::{EntrySpec, Field};
 
 /// The fields of an entry that a writer sets; qvest is computed.

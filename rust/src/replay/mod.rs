@@ -15,7 +15,7 @@
 //! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
 //! | which slots are the oldest | `age_order` |
-//! | weights, counts and limits of several learners | [`views`] |
+//! | weights, counts and limits of several learners | [`view`], in a memory [`views`] |
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`; [`restore`] |
 //! | what a client sends a server | [`cache`] |
@@ -82,4 +82,5 @@ mod storage;
 pub mod sum_tree;
 mod times_sampled;
 pub mod transition;
+pub mod view;
 pub mod views;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::replay::checkpoint::CheckpointFile;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
-use crate::replay::views::ViewSettings;
+use crate::replay::view::ViewSettings;
 
 /// Whose settings count where those of a memory and of a file differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -178,7 +178,7 @@ def test_batch_beyond_the_limit_is_refused_with_both_numbers_and_counts_nothing(
     assert np.sort(rem.sample(5).times_sampled).tolist()[-3:] == [2, 2, 2]
 
 
-def test_used_up_entry_stays_so_whatever_is_corrected():
+def test_used_up_entry_stays_used_up_after_corrections():
     rem, first = weighted([1, 2, 3], max_times_sampled=1)
     gone = int(rem.sample(1, sampler="fifo").id[0])
     rem.update_priority(gone, 5.0)

@@ -49,7 +49,7 @@ def test_priorities_of_one_view_change_neither_another_nor_the_memory():
     np.testing.assert_allclose(sample.importance_weight, 1 / sample.weight)
 
 
-def test_counts_and_limits_of_views_are_their_own():
+def test_counts_and_limits_of_a_view_leave_the_memory_alone():
     rem = memory(64)
     first = add_uniform(rem, 4)
     queue = rem.view("queue", sampler="fifo", max_times_sampled=1)
@@ -63,7 +63,7 @@ def test_counts_and_limits_of_views_are_their_own():
     assert queue.sample(1).prev.s.ravel().tolist() == [10]
 
 
-def test_weights_outside_the_borders_come_back_with_them():
+def test_weights_outside_the_borders_come_back_with_former_borders():
     rem = memory(64)
     first = add_uniform(rem, 6)
     view = rem.view("v", priority_exponent=1.0)
