@@ -15,7 +15,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from cogrs._core import ReplayMemory, draw_cache
+from cogrs._core import ReplayMemory, cache_layout, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
 from cogrs.replay.endpoint import Conn, check_endpoint
@@ -198,6 +198,8 @@ class ReplayMemoryClient(Closeable):
         """
         self._transport.check()
         synced = self._state()
+        # Before entries are counted as given.
+        synced.check(*cache_layout(synced.rem)[:2], 0)
         drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
         if drawn is None:
             return -1
