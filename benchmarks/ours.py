@@ -81,6 +81,10 @@ class Memory(Buffer):
         out = self.rem.get_batch(size)
         return Job(lambda: self.rem.get_batch(size, out=out))
 
+    def sample(self, size: int, sampler: Any) -> Job:
+        """Transitions by a sampler, with all that `sample` tells."""
+        return Job(lambda: self.rem.sample(size, sampler=sampler))
+
     def update(self, size: int) -> Job:
         """By id."""
         drawn = itertools.cycle([self.rem.sample(size).id for _ in range(DRAWN)])

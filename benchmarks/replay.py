@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FILE_BYTES = 1_000_000_000
+SAMPLERS = (
+    ("uniform", "prioritized", 1.0, 1.5),
+    ("stratified", "prioritized", 0.9, 1.0),
+    ("fifo", "uniform", 1.0, 2.0),
+    ("lifo", "uniform", 1.0, 2.0),
+)
+"""Samplers, each with the one beside it, and the shares of its figure that are asked for."""
 
 
 class Bench:
@@ -135,6 +142,14 @@ def vectors(bench: Bench) -> None:
             Row(f"W1 get_batch({size}, out=)", "batches/s", least, aim),
             lambda size=size: {table.OURS: full()[table.OURS].batch_into(size)},
         )
+    for sampler, beside, least, aim in SAMPLERS:
+        bench.contest(
+            Row(f"W1 sample(256), {sampler}", "batches/s", least, aim, beside=beside),
+            lambda sampler=sampler, beside=beside: {
+                table.OURS: full()[table.OURS].sample(256, sampler),
+                beside: full()[table.OURS].sample(256, beside),
+            },
+        )
     for size, best in ((256, 17e6), (1024, 8e6)):
         bench.contest(
             Row(f"W1 update of {size} priorities", "leaves/s", 2 * best, 4 * best, best),
@@ -175,7 +190,9 @@ def frames(bench: Bench) -> None:
         every(full, "add"),
     )
     bench.contest(
-        Row("W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, plain=True),
+        Row(
+            "W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, beside=table.PLAIN
+        ),
         lambda: {
             **every(full, "batch", 256)(),
             table.PLAIN: gather(workload.frames(), 256),
@@ -183,7 +200,9 @@ def frames(bench: Bench) -> None:
         scale=256,
     )
     bench.contest(
-        Row("W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, plain=True),
+        Row(
+            "W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, beside=table.PLAIN
+        ),
         lambda: {
             table.OURS: full()[table.OURS].batch_into(256),
             table.PLAIN: gather(workload.frames(), 256),
@@ -223,7 +242,7 @@ def memory(bench: Bench) -> None:
 
 def files(bench: Bench) -> None:
     """A gigabyte of frames to a file and back, and a plain copy of that file."""
-    whole = Row("save and load of 1 GB, plain copy", "MB/s", 0.5, 0.8, plain=True)
+    whole = Row("save and load of 1 GB, plain copy", "MB/s", 0.5, 0.8, beside=table.PLAIN)
     if not bench.takes(whole):
         return
     entries = FILE_BYTES // 7_080 // workload.EPISODE * workload.EPISODE
@@ -244,7 +263,7 @@ def files(bench: Bench) -> None:
     both = [1 / (1 / save + 1 / load) for save, load in pairs]
     bench.keep(whole, {table.OURS: both, **plain})
     for part in ("save", "load"):
-        row = Row(f"of it {part}", "MB/s", plain=True)
+        row = Row(f"of it {part}", "MB/s", beside=table.PLAIN)
         bench.keep(row, {table.OURS: rates[part], **plain})
 
 

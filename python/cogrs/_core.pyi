@@ -27,6 +27,7 @@ __all__ = [
     "CollectorDelivery",
     "RateLimiter",
     "ReplayMemory",
+    "ReplayView",
     "ReplayWriter",
     "RequestBatcher",
     "RequestDelivery",
@@ -451,7 +452,8 @@ class ReplayMemory(ReplayWriter):
 
         With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
         two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
-        the reward, until the episodes closed under them are gone.
+        the reward, until the episodes closed under them are gone. Counts of `max_times_sampled` and
+        views are not counted either.
         """
 
     # Contents.
@@ -532,8 +534,8 @@ class ReplayMemory(ReplayWriter):
     def max_episode(self) -> int:
         """Closed episodes held at most, enforced when one is closed; 0: any number. Default 0.
 
-        The oldest is dropped, but first those without entries, of which at most 64 are held,
-        whatever this setting is.
+        The one that `remover` names is dropped, but first those without entries, of which at most
+        64 are held, whatever this setting is.
         """
     @max_episode.setter
     def max_episode(self, value: int) -> None: ...
@@ -787,8 +789,8 @@ class ReplayMemory(ReplayWriter):
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
-            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and 1
-            for samplers that choose by an order; next_terminated bool (B,) says that next is the
+            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and
+            1 for samplers that choose by an order; next_terminated bool (B,) says that next is the
             final state of an episode that terminated. With `nstep_return=True` there follow
             nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
             these are the sum over k < n of discount_factor ** k * reward[t + k], and
@@ -889,6 +891,64 @@ class ReplayMemory(ReplayWriter):
                 field's dtype is one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
         """
+    def restore(
+        self,
+        path: str | bytes | os.PathLike[str],
+        settings: Literal["file", "mine"] | None = None,
+        *,
+        allow_overcommit: bool = False,
+    ) -> None:
+        """Replace all that this memory holds by a file that `save` wrote.
+
+        Open episodes are dropped. Until the call is complete both contents take memory, and after
+        an error nothing has changed. The uuid stays; ids are those of the file. Views of both are
+        kept: one that only this memory has gets the weights of a new view. The rate limiter stays; it
+        goes on with the counts of the file, or without those begins with the entries restored.
+
+        Args:
+            path: The file, of a memory with the same templates and the same `max_step`.
+            settings: Whose settings count where they differ: "file", "mine", or None, which makes
+                differences an error.
+            allow_overcommit: As of the constructor.
+
+        Raises:
+            OSError: The file cannot be read.
+            TypeError: `path` is not a path.
+            ValueError: Settings differ, and `settings` is None: the text has all differences. Or
+                templates or `max_step` differ, or as `load`.
+            MemoryError: As the constructor.
+        """
+    def view(
+        self,
+        name: str,
+        *,
+        priority_exponent: float | None = None,
+        sampler: _Sampler | None = None,
+        max_times_sampled: int | None = None,
+    ) -> ReplayView:
+        """Return the view of a name, which is created at the first call.
+
+        A view has weights, counts of draws, a sampler and a limit of its own over the entries of
+        this memory, which are stored once. It takes some 4.6 bytes for each of `max_step` entries,
+        and for a limit one more (up to 255) or four. Samplers "fifo" and "lifo" take some 20 bytes
+        per episode.
+
+        Entries have the weight of their close under the view's exponent, also those that were there
+        before the view. Views are saved and loaded with the memory.
+
+        Args:
+            name: Not empty.
+            priority_exponent: Exponent of the view's priorities, >= 0; None is the memory's present
+                one, or that of the view that is there.
+            sampler: As the property `sampler` of memories; None likewise.
+            max_times_sampled: As the property of memories; None stands for 0, or for that of the
+                view that is there.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or the view of this name has another setting.
+            MemoryError: There is not enough memory.
+        """
     def print_info(self) -> None:
         """Print sizes, settings and fill to `sys.stdout`."""
     def pub_bytes(self, topic: str | bytes, message: str | bytes) -> None:
@@ -896,6 +956,123 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             RuntimeError: This memory belongs to no server.
+        """
+
+# -- view.rs --------------------------------------------------------------------------------------
+
+@final
+class ReplayView:
+    """Weights, counts of draws and a limit of its own over the entries of a `ReplayMemory`.
+
+    `ReplayMemory.view` creates it. Several learners, or players of a league, draw from one store of
+    data without disturbing each other's priorities. A view keeps its memory alive. `frame_stack`,
+    `multi_step`, `priority_epsilon` and the flags are the memory's.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def priority_exponent(self) -> float:
+        """Exponent of its priorities. RuntimeError after `close`, as of all that follow."""
+    @property
+    def sampler(self) -> str:
+        """How it chooses entries, as `ReplayMemory.sampler`."""
+    @property
+    def max_times_sampled(self) -> int:
+        """How often it gives an entry at most; 0: any number."""
+    @property
+    def weight_sum(self) -> float:
+        """Sum of its weights of all entries that can be drawn now."""
+    @property
+    def num_drawable(self) -> int:
+        """Entries that it can draw now, with weight 0 too."""
+    @property
+    def num_sampleable(self) -> int:
+        """Entries that it can draw now in proportion to weight."""
+    @property
+    def min_weight(self) -> float:
+        """Its smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: _Buffers | None = None
+    ) -> Batch:
+        """Draw from this view, as `ReplayMemory.get_batch` does from the memory.
+
+        Raises:
+            RuntimeError: The view was closed.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `ReplayMemory.get_batch`.
+        """
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[False] = False,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> Sample:
+        """Draw from this view, as `ReplayMemory.sample` does from the memory.
+
+        Raises:
+            RuntimeError: The view was closed.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `ReplayMemory.sample`.
+        """
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[True],
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> NStepSample: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[False] = False,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> WeightedSample: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[True],
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> NStepWeightedSample: ...
+    def update_priority(
+        self, id: _Ids, priority: float | npt.ArrayLike, *, absolute: bool = False
+    ) -> int:
+        """Compute or set weights of this view, as `ReplayMemory.update_priority` does.
+
+        Returns:
+            Number of the ids whose entries were dropped.
+
+        Raises:
+            RuntimeError: The view was closed.
+            ValueError: As of `ReplayMemory.update_priority`. Nothing is changed.
+        """
+    def close(self) -> None:
+        """Drop its weights and counts; without effect when it is closed.
+
+        All objects of this view are closed with it. A later `ReplayMemory.view` of the name creates
+        a new view.
         """
 
 def publish_through(
@@ -986,7 +1163,7 @@ class RateLimiter:
 def draw_cache(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False, pack: int = 0
 ) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]] | list[bytes]] | None:
-    """Draw `memory.cache_size` samples as a cache; None when nothing can be drawn.
+    """Draw `memory.cache_size` samples as a cache, by its sampler; None with too few entries.
 
     Args:
         memory: The memory.
@@ -996,10 +1173,12 @@ def draw_cache(
             ZeroMQ as much as copying some 10 kB.
 
     Returns:
-        Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
-        bit, `frame_stack`, and the bytes of the columns: weights (float32), ids (uint64) if asked
-        for, n-step returns and discounts (float32, of reward's shape) if asked for, then each field
-        that the flags name; or one buffer with all of them, one after the other.
+        Rows, the share of batches (the sum of all weights before the draw; under sampler "uniform"
+        `num_drawable`, under samplers that choose by an order 1), the cache flags with prev's state
+        as the lowest bit, `frame_stack`, and the bytes of the columns: weights (float32), ids
+        (uint64) if asked for, n-step returns and discounts (float32, of reward's shape) if asked
+        for, then each field that the flags name; or one buffer with all of them, one after the
+        other.
 
     Raises:
         MemoryError: There is not enough memory.

@@ -438,7 +438,9 @@ class Cache(_message.Message):
     rows: _builtins.int
     """Samples."""
     weight_sum: _builtins.float
-    """Sum of all weights of the memory, when they were drawn."""
+    """The memory's share of batches, when they were drawn: the sum of all weights; under sampler "uniform" the number
+    of drawable entries, under samplers that choose by an order 1.
+    """
     template: _builtins.int
     """Digest of the memory's templates."""
     flags: _builtins.int

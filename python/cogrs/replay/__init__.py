@@ -22,7 +22,13 @@ Modules that need ZeroMQ are imported when they are first used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cogrs._core import RateLimiter, ReplayMemory, ReplayWriter, importance_weights
+from cogrs._core import (
+    RateLimiter,
+    ReplayMemory,
+    ReplayView,
+    ReplayWriter,
+    importance_weights,
+)
 from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
@@ -102,6 +108,7 @@ __all__ = [
     "ReplayMemoryServer",
     "ReplayProxy",
     "ReplaySampler",
+    "ReplayView",
     "ReplayWriter",
     "Sample",
     "ServerConnectionStats",

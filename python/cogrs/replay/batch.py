@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from cogrs.deprecation import renamed_argument, warn_renamed
 
@@ -187,7 +187,7 @@ class Sample(NamedTuple):
     @property
     def times_sampled(self) -> npt.NDArray[np.uint32]:
         """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
-        return _missing_column(self, "times_sampled")
+        _missing_column(self, "times_sampled")
 
 
 class NStepSample(NamedTuple):
@@ -217,7 +217,7 @@ class NStepSample(NamedTuple):
     @property
     def times_sampled(self) -> npt.NDArray[np.uint32]:
         """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
-        return _missing_column(self, "times_sampled")
+        _missing_column(self, "times_sampled")
 
 
 class WeightedSample(NamedTuple):
@@ -239,7 +239,7 @@ class WeightedSample(NamedTuple):
     @property
     def times_sampled(self) -> npt.NDArray[np.uint32]:
         """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
-        return _missing_column(self, "times_sampled")
+        _missing_column(self, "times_sampled")
 
 
 class NStepWeightedSample(NamedTuple):
@@ -261,7 +261,7 @@ class NStepWeightedSample(NamedTuple):
     @property
     def times_sampled(self) -> npt.NDArray[np.uint32]:
         """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
-        return _missing_column(self, "times_sampled")
+        _missing_column(self, "times_sampled")
 
 
 class CountedSample(NamedTuple):
@@ -348,7 +348,7 @@ _OPTIONS = {
 }
 
 
-def _missing_column(batch: Any, name: str) -> Any:
+def _missing_column(batch: Any, name: str) -> NoReturn:
     text = f"{type(batch).__name__!r} object has no attribute {name!r}"
     if name in _OPTIONS:
         text += f": {_OPTIONS[name]}"

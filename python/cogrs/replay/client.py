@@ -15,7 +15,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from cogrs._core import ReplayMemory, draw_cache
+from cogrs._core import ReplayMemory, cache_layout, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
 from cogrs.replay.endpoint import check_endpoints, check_optional_endpoint
@@ -240,7 +240,10 @@ class ReplayMemoryClient(Closeable):
         """Draw `rem.cache_size` samples and send them to the server.
 
         Returns:
-            0 when they are on their way; -1 when nothing can be drawn, and then nothing is sent.
+            0 when they are on their way; -1 when too few entries can be drawn, and then nothing is
+            sent: none, or under `max_times_sampled` and samplers that repeat no entry fewer than
+            `rem.cache_size`. With `max_times_sampled` entries count as given when they are drawn,
+            also if the server takes none.
 
         Raises:
             TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several

@@ -237,7 +237,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the caches' sums of weights."""
+        """Sum of the caches' shares: sums of weights, but see `docs/replay.md`, "Samplers"."""
         return self._state.caches.weight_sum
 
     @property

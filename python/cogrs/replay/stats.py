@@ -74,7 +74,7 @@ class ServerStats:
         caches: Caches held.
         n_caches: Most caches that the server holds.
         samples_unused: Samples held that have not been given yet.
-        weight_sum: Sum of the sums of weights of the caches held.
+        weight_sum: Sum of the shares of the caches held, as `ReplayMemoryServer.weight_sum`.
         oldest_age: Seconds since the oldest cache held arrived; None without caches.
         newest_age: Seconds since the newest cache held arrived; None without caches.
         received: What has arrived.

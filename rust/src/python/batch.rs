@@ -56,19 +56,24 @@ pub(super) enum Outcome {
 /// Draws rows into the arrays of a plan.
 pub(super) fn draw_into(
     memory: &mut Memory,
-    sampler: Option<Sampler>,
+    (view, sampler): (Option<u64>, Option<Sampler>),
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
 ) -> Result<Outcome> {
     let settings = memory.settings();
     if !settings.has_layout_of(&plan.settings)
-        || plan.kind != plan.kind.under_limit(settings.max_times_sampled)
+        || plan.kind != plan.kind.under_limit(limit(memory, view)?)
     {
         return Ok(Outcome::OtherLayout);
     }
-    let draws = match memory.draw_by(sampler.unwrap_or(settings.sampler), plan.rows) {
+    let own = settings.sampler;
+    let result = match view {
+        None => memory.draw_by(sampler.unwrap_or(own), plan.rows),
+        Some(key) => memory.draw_view(key, sampler, plan.rows),
+    };
+    let draws = match result {
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
-        drawn => drawn?,
+        result => result?,
     };
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
@@ -94,7 +99,7 @@ pub(super) fn draw_into(
             BatchColumn::TimesSampled => copy_values(part, draws.times.iter().copied()),
             BatchColumn::ImportanceWeight => {
                 if let BatchKind::Sample { importance: Some(options), .. } = plan.kind {
-                    copy_values(part, importance(memory, &draws, options)?.into_iter());
+                    copy_values(part, importance(memory, view, &draws, options)?.into_iter());
                 }
             }
             BatchColumn::NStepDiscount | BatchColumn::Sender => {}
@@ -103,13 +108,35 @@ pub(super) fn draw_into(
     Ok(Outcome::Drawn(draws))
 }
 
-fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Result<Vec<f32>> {
+/// The limit of draws of the memory or of a view.
+fn limit(memory: &Memory, view: Option<u64>) -> Result<u32> {
+    Ok(match view {
+        None => memory.settings().max_times_sampled,
+        Some(key) => memory.view(key)?.settings().max_times_sampled,
+    })
+}
+
+fn importance(
+    memory: &Memory,
+    view: Option<u64>,
+    draws: &Draws,
+    options: ImportanceOptions,
+) -> Result<Vec<f32>> {
     if !draws.sampler.is_weighted() {
         return Ok(vec![1.0; draws.prev.len()]);
     }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
-        Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
+        Normalize::All => {
+            let left = match view {
+                None => memory.min_weight(),
+                Some(key) => memory.view(key)?.min_weight(),
+            };
+            // The batch may have used the smallest up.
+            let weights = draws.weights.iter().copied();
+            let smallest = weights.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
+            Largest::OfAll(f64::from(smallest))
+        }
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
     let count = draws.sampleable as u64;
@@ -143,8 +170,10 @@ pub(super) fn make<'py>(
 /// The arguments of a draw.
 #[derive(Debug)]
 pub struct DrawArgs<'a, 'py> {
+    /// The key of a view; None draws from the memory.
+    pub view: Option<u64>,
     pub rows: usize,
-    /// None is the memory's.
+    /// None is the memory's or the view's.
     pub sampler: Option<Sampler>,
     /// How long to wait for entries, and for the rate limiter.
     pub wait: Wait,
@@ -157,19 +186,21 @@ pub fn draw<'py>(
     kind: BatchKind,
     args: &DrawArgs<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let &DrawArgs { rows, sampler, wait, out } = args;
+    let &DrawArgs { view, rows, sampler, wait, out } = args;
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
     match &handle.limiter {
         Some(limiter) => limiter.check_batch(rows as u64)?,
-        None if wait == Wait::Never => {
-            handle.check_drawable(py, sampler.unwrap_or(handle.settings().sampler))?;
-        }
+        None if wait == Wait::Never && view.is_none() => handle.check_drawable(py, sampler)?,
         None => {}
     }
     loop {
         let settings = handle.settings();
-        let kind = kind.under_limit(settings.max_times_sampled);
+        let limit = match view {
+            None => settings.max_times_sampled,
+            view => handle.call(py, 0, |memory| limit(memory, view))?,
+        };
+        let kind = kind.under_limit(limit);
         let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
         let mut is_drawn = false;
         let batch = make(py, handle, &plan, out, |parts| {
@@ -177,7 +208,7 @@ pub fn draw<'py>(
                 if let Some(reason) = memory.sample_shortage(rows) {
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }
-                Ok(match draw_into(memory, sampler, &plan, parts)? {
+                Ok(match draw_into(memory, (view, sampler), &plan, parts)? {
                     Outcome::Drawn(_) => {
                         memory.count_samples(rows);
                         Attempt::Ready(true)

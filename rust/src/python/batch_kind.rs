@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use crate::python::args::Normalize;
+use crate::python::args::{Normalize, number};
+use crate::replay::finite::check_non_negative;
 use crate::spec::{EntrySpec, Field};
 
 /// A set of arrays that a draw fills: prev, next, and columns.
@@ -24,6 +25,15 @@ pub enum BatchKind {
 pub struct ImportanceOptions {
     pub beta: f64,
     pub normalize: Normalize,
+}
+
+impl ImportanceOptions {
+    /// What `beta` and `normalize` ask for: nothing without a `beta`; `TypeError` or `ValueError` that name it.
+    pub fn of(beta: Option<&Bound<'_, PyAny>>, normalize: Normalize) -> PyResult<Option<Self>> {
+        let Some(beta) = beta else { return Ok(None) };
+        let beta = check_non_negative("beta", number("beta", beta)?)?;
+        Ok(Some(Self { beta, normalize }))
+    }
 }
 
 /// One of the arrays that follow prev's and next's fields.

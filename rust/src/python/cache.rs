@@ -36,8 +36,8 @@ pub fn draw_cache<'py>(
         let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
         let mut block = handle.pool.take(plan.layout.size())?;
         let mut parts = plan.layout.cut(block.bytes());
-        let outcome =
-            handle.call(py, plan.bytes(), |memory| draw_into(memory, None, &plan, &mut parts))?;
+        let outcome = handle
+            .call(py, plan.bytes(), |memory| draw_into(memory, (None, None), &plan, &mut parts))?;
         match outcome {
             Outcome::TooFew(_) => return Ok(None),
             Outcome::OtherLayout => {}

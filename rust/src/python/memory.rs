@@ -3,6 +3,7 @@
 //! Its read-only properties are in `memory_properties.rs`, its settings in `settings.rs`, its constructors for
 //! spaces of Gymnasium in `spaces.rs`, and the calls that write, which its base class has, in `writer.rs`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +14,7 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
-    seeded, shown, size, wrong_type,
+    seeded, shown, size, text, wrong_type,
 };
 use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
@@ -23,13 +24,14 @@ use crate::python::numbers::{ids, numbers};
 use crate::python::rate_limiter::{LimiterOfFile, limiter_of_file, rate_limiter};
 use crate::python::setting_value;
 use crate::python::template::Template;
+use crate::python::view::ReplayView;
 use crate::python::wait::Side;
 use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
-use crate::replay::finite::check_non_negative;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
+use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 #[doc = stub_doc!(ReplayMemory)]
@@ -191,7 +193,8 @@ impl ReplayMemory {
         let kind = BatchKind::Batch { ids: false, nstep: false };
         let rows = size("batch_size", batch_size, 1)?;
         let wait = self.handle.patience(wait)?;
-        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler: None, wait, out })
+        let args = DrawArgs { view: None, rows, sampler: None, wait, out };
+        batch::draw(py, &self.handle, kind, &args)
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
@@ -210,16 +213,12 @@ impl ReplayMemory {
         wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let beta = beta.map(|beta| number("beta", beta)).transpose()?;
-        if let Some(beta) = beta {
-            check_non_negative("beta", beta)?;
-        }
-        let importance = beta.map(|beta| ImportanceOptions { beta, normalize });
+        let importance = ImportanceOptions::of(beta, normalize)?;
         let kind = BatchKind::Sample { nstep: nstep_return, importance, counted: false };
         let rows = size("batch_size", batch_size, 1)?;
         let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
         let wait = self.handle.patience(wait)?;
-        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler, wait, out })
+        batch::draw(py, &self.handle, kind, &DrawArgs { view: None, rows, sampler, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]
@@ -281,6 +280,70 @@ impl ReplayMemory {
             memory.set_limiter(limiter)?;
         }
         Py::new(py, Self::assemble(memory, templates, uuid))
+    }
+
+    #[doc = stub_doc!(ReplayMemory.restore)]
+    #[pyo3(signature = (path, settings=None, *, allow_overcommit=false))]
+    fn restore(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = path)] path: PathBuf,
+        settings: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+    ) -> PyResult<()> {
+        let settings = setting_value::settings_of(settings)?;
+        self.handle.check_process()?;
+        let saved = py.detach(|| CheckpointFile::open(&path))?;
+        self.handle.replace(py, |memory| memory.restore_from(saved, settings, allow_overcommit))
+    }
+
+    #[doc = stub_doc!(ReplayMemory.view)]
+    #[pyo3(signature = (name, *, priority_exponent=None, sampler=None, max_times_sampled=None))]
+    fn view(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        priority_exponent: Option<&Bound<'_, PyAny>>,
+        sampler: Option<&Bound<'_, PyAny>>,
+        max_times_sampled: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ReplayView> {
+        let name = text("name", "text", name)?;
+        if name.is_empty() {
+            return Err(Error::value("name", "text that is not empty", "''").into());
+        }
+        let exponent =
+            priority_exponent.map(|value| number("priority_exponent", value)).transpose()?;
+        let sampler = sampler.map(|value| setting_value::sampler("sampler", value)).transpose()?;
+        let limit = max_times_sampled.map(setting_value::max_times_sampled).transpose()?;
+        let key = self.handle.call(py, LONG, |memory| {
+            let own = memory.settings();
+            let Some(view) = memory.view_of(&name) else {
+                return memory.add_view(ViewSettings {
+                    name: name.clone(),
+                    priority_exponent: exponent.unwrap_or(own.priority_exponent),
+                    sampler: sampler.unwrap_or(own.sampler),
+                    max_times_sampled: limit.unwrap_or(0),
+                });
+            };
+            let has = view.settings();
+            let wrong = |setting: &str, has: &dyn Display, given: &dyn Display| {
+                let expected = format!("{has}, which the view {name:?} has");
+                Err(Error::value(setting, expected, given))
+            };
+            match (exponent, sampler, limit) {
+                (Some(given), ..) if given != has.priority_exponent => {
+                    wrong("priority_exponent", &has.priority_exponent, &given)
+                }
+                (_, Some(given), _) if given != has.sampler => {
+                    wrong("sampler", &has.sampler, &given)
+                }
+                (.., Some(given)) if given != has.max_times_sampled => {
+                    wrong("max_times_sampled", &has.max_times_sampled, &given)
+                }
+                _ => Ok(view.key()),
+            }
+        })?;
+        Ok(ReplayView::new(Arc::clone(&self.handle), key, name))
     }
 
     #[doc = stub_doc!(ReplayMemory.pub_bytes)]

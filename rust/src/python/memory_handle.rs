@@ -128,11 +128,30 @@ impl MemoryHandle {
             change(&mut settings)?;
             settings.check()?;
             memory.set_settings(settings)?;
-            let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-            *visible = Arc::clone(memory.settings());
+            self.show_settings(memory);
             self.changed.notify_all();
             Ok(())
         })
+    }
+
+    /// Replaces the contents of the memory: all, or nothing when `replace` fails.
+    pub fn replace(
+        &self,
+        py: Python<'_>,
+        replace: impl FnOnce(&mut Memory) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        self.call(py, LONG, |memory| {
+            replace(memory)?;
+            self.show_settings(memory);
+            Ok(())
+        })?;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn show_settings(&self, memory: &Memory) {
+        let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        *visible = Arc::clone(memory.settings());
     }
 
     /// Runs `call` for an object that is being dropped. Errors go nowhere, and nothing runs in a forked child.
@@ -154,11 +173,13 @@ impl MemoryHandle {
     }
 
     /// `RuntimeError` with the reason when no entry can be drawn, and in a forked child; waits only to say why.
-    pub fn check_drawable(&self, py: Python<'_>, sampler: Sampler) -> PyResult<()> {
-        if self.counters.num_drawable_by(sampler) > 0 {
+    pub fn check_drawable(&self, py: Python<'_>, sampler: Option<Sampler>) -> PyResult<()> {
+        // What can be drawn in proportion to weight can be drawn by all samplers.
+        if self.counters.num_sampleable() > 0 {
             return Ok(());
         }
-        self.call(py, 0, |memory| memory.check_drawable(sampler))
+        let own = self.settings().sampler;
+        self.call(py, 0, |memory| memory.check_drawable(sampler.unwrap_or(own)))
     }
 }
 

@@ -6,7 +6,7 @@
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
 //! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
-//! | `ReplayWriter`: the calls that write | `writer` |
+//! | `ReplayWriter`: the calls that write; `ReplayView` | `writer`; `view` |
 //! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
 //! | which columns and which class a kind of batch has | `batch_kind` |
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
@@ -84,6 +84,7 @@ mod spaces;
 mod template;
 mod tensor_spec;
 mod value_bytes;
+mod view;
 mod wait;
 mod writer;
 
@@ -112,6 +113,8 @@ mod core_module {
     use super::rate_limiter::RateLimiter;
     #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
+    #[pymodule_export]
+    use super::view::ReplayView;
     #[pymodule_export]
     use super::writer::{ReplayWriter, unlimited_writer, wait_to_insert};
 

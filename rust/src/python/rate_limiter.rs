@@ -1,11 +1,8 @@
 //! `cogrs.RateLimiter`: options, and what they say about counts that Python gives.
 
-use std::fmt::Display;
-
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::error::short;
 use crate::python::args::{integer, number, wrong_type};
 use crate::replay::rate_limiter::{ErrorBuffer, LimiterCounts, RateLimiter as Limiter, Ratio};
 
@@ -186,20 +183,7 @@ impl RateLimiter {
     }
 
     fn __repr__(&self) -> String {
-        let call = |name: &str, given: &dyn Display| format!("RateLimiter{name}({given})");
-        let Some(ratio) = self.ratio() else {
-            return call(".min_size", &self.0.min_size_to_sample());
-        };
-        if self.0.is_queue() {
-            return call(".queue", &short(ratio.high));
-        }
-        format!(
-            "RateLimiter(samples_per_insert={}, min_size={}, error_buffer=({}, {}))",
-            short(ratio.samples_per_insert),
-            self.0.min_size_to_sample(),
-            short(ratio.low),
-            short(ratio.high)
-        )
+        self.0.to_string()
     }
 
     fn __reduce__<'py>(

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::python::args::{flag, number, shown, size, text, wrong_type};
 use crate::python::exit::call_python;
 use crate::python::numbers::numbers;
+use crate::replay::restore::SettingsOf;
 use crate::replay::sampler::Sampler;
 use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Remover, Settings};
 use crate::spec::{FIELDS, Field};
@@ -103,6 +104,17 @@ pub(super) fn sampler(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Samp
     const EXPECTED: &str =
         "'prioritized', 'stratified', 'uniform', 'fifo', 'lifo', 'highest' or 'lowest'";
     named(argument, value, EXPECTED, &Sampler::ALL)
+}
+
+/// Whose settings a restored memory has: None, 'file' or 'mine'.
+pub(super) fn settings_of(value: Option<&Bound<'_, PyAny>>) -> PyResult<SettingsOf> {
+    const EXPECTED: &str = "None, 'file' or 'mine'";
+    let Some(value) = value else { return Ok(SettingsOf::Neither) };
+    match text("settings", EXPECTED, value)?.as_str() {
+        "file" => Ok(SettingsOf::File),
+        "mine" => Ok(SettingsOf::Memory),
+        other => Err(Error::value("settings", EXPECTED, format!("{other:?}")).into()),
+    }
 }
 
 /// A limit of draws.

@@ -5,8 +5,8 @@
 //! header                                               postcard: memory, settings, episodes, largest weight, parts
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
-//!     base and weight (f32) of each entry, with max_times_sampled its count of draws (u32), all rows of each column;
-//!     native-endian
+//!     base and weight (f32) of each entry; with max_times_sampled its count of draws (u32); for each view its weight (f32)
+//!     and with a limit its count; then all rows of each column; native-endian
 //! checksum of all those (u32)
 //! ```
 //!
@@ -22,17 +22,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::replay::checkpoint_header::{
+    EpisodeRecord, LIMITER, MemoryRecord, VIEWS, ViewRecords, header, numbers_per_entry, parts,
+    read_header,
+};
 use crate::replay::entry_weight::EntryWeight;
-use crate::replay::episode::{Bootstrap, Ending, Totals};
+use crate::replay::episode::{Bootstrap, Ending};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
-use crate::replay::rate_limiter::Limited;
-use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
+use crate::replay::rate_limiter::{Limited, RateLimiter};
+use crate::replay::sampling_index::SamplingIndex;
+use crate::replay::settings::Settings;
+use crate::replay::sum_tree::leaf;
+use crate::replay::view::{View, ViewSettings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
@@ -46,75 +51,13 @@ const CHECKSUM: usize = 4;
 const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
-/// The header of a file. `S` are the settings in force first, then those that episodes were closed with; the largest weight
-/// ever given follows from version 4 on, [`Parts`] from version 5 on.
-type Header<S> = (MemoryRecord, Vec<S>, Vec<EpisodeRecord>);
-
-/// What only some memories have, each part by its name.
-type Parts = Vec<(String, Vec<u8>)>;
-
-/// The part with the rate limiter and its counts.
-const LIMITER: &str = "limiter";
-
-/// A memory without its settings and episodes.
-#[derive(Debug, Serialize, Deserialize)]
-struct MemoryRecord {
-    little_endian: bool,
-    fields: [FieldSpec; crate::spec::FIELDS],
-    max_step: u64,
-    uuid: u32,
-    next_serial: u64,
-    totals: Totals,
-    rng: Xoshiro256PlusPlus,
-}
-
-/// A closed episode without its entries.
-#[derive(Debug, Serialize, Deserialize)]
-struct EpisodeRecord {
-    serial: u64,
-    length: u32,
-    settings: u32,
-    values: bool,
-    weights: bool,
-    bootstrap: Option<Box<[f64]>>,
-    final_state: bool,
-}
-
-/// The settings of version 3, in the order of [`Settings`].
-type SettingsV3 = (f64, f64, usize, usize, usize, usize, bool, Vec<f64>, Vec<f64>, [bool; FLAGS]);
-
-/// The settings of version 4, in the order of [`Settings`].
-type SettingsV4 = (SettingsV3, NewPriority, f64, FramePadding);
-
-fn upgrade_v4(old: SettingsV4) -> Settings {
-    let (old, new_priority, priority_epsilon, frame_padding) = old;
-    Settings { new_priority, priority_epsilon, frame_padding, ..upgrade_v3(old) }
-}
-
-fn upgrade_v3(old: SettingsV3) -> Settings {
-    let (priority_exponent, mix_lambda, frame_stack, multi_step, cache_size, ..) = old;
-    let (.., max_episode, reuse_cache, discount_factor, reward_coeff, cache_flags) = old;
-    Settings {
-        priority_exponent,
-        mix_lambda,
-        frame_stack,
-        multi_step,
-        cache_size,
-        max_episode,
-        reuse_cache,
-        discount_factor,
-        reward_coeff,
-        cache_flags,
-        ..Settings::new(0)
-    }
-}
-
 /// Writes all closed episodes, settings and the state of the random generator to `path`, whole or not at all. Open episodes
 /// are left out. Fails with [`Error::File`].
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = resolve(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts(memory)?))
+    let header = parts(memory)
+        .and_then(|parts| postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts)))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -151,47 +94,6 @@ fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
     made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
 }
 
-fn parts(memory: &Memory) -> Result<Parts> {
-    let mut parts = Parts::new();
-    if let Some(limited) = &memory.limited {
-        let bytes =
-            postcard::to_stdvec(limited).map_err(|error| Error::State(error.to_string()))?;
-        parts.push((LIMITER.into(), bytes));
-    }
-    Ok(parts)
-}
-
-fn header(memory: &Memory, uuid: u32) -> Header<Settings> {
-    let mut settings = vec![Arc::clone(memory.settings())];
-    let mut episodes = Vec::with_capacity(memory.num_episode());
-    for episode in memory.closed_episodes() {
-        let Some(ending) = &episode.ending else { continue };
-        // Episodes that share settings are adjacent.
-        if !settings.last().is_some_and(|last| Arc::ptr_eq(last, &ending.settings)) {
-            settings.push(Arc::clone(&ending.settings));
-        }
-        episodes.push(EpisodeRecord {
-            serial: episode.serial,
-            length: episode.len() as u32,
-            settings: settings.len() as u32 - 1,
-            values: ending.values,
-            weights: ending.weights,
-            bootstrap: ending.bootstrap.as_deref().map(Box::from),
-            final_state: ending.final_state,
-        });
-    }
-    let memory = MemoryRecord {
-        little_endian: cfg!(target_endian = "little"),
-        fields: memory.spec().fields().clone(),
-        max_step: memory.max_step() as u64,
-        uuid,
-        next_serial: memory.next_serial,
-        totals: memory.totals,
-        rng: memory.rng.clone(),
-    };
-    (memory, settings.iter().map(|settings| Settings::clone(settings)).collect(), episodes)
-}
-
 fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, &mut *file);
     out.write_all(&MAGIC)?;
@@ -213,6 +115,14 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
                 put(&memory.index.times_sampled(slot).to_ne_bytes())?;
             }
         }
+        for View { index, .. } in memory.views() {
+            for slot in episode.slots() {
+                put(&index.weight(slot).to_ne_bytes())?;
+            }
+            for slot in episode.slots().filter(|_| index.limit() > 0) {
+                put(&index.times_sampled(slot).to_ne_bytes())?;
+            }
+        }
         for column in 0..memory.storage.columns() {
             for slots in episode.pieces() {
                 put(memory.storage.rows(column, slots))?;
@@ -225,23 +135,6 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
     file.sync_all()
 }
 
-fn read_header(version: u32, header: &[u8]) -> postcard::Result<(Header<Settings>, f64, Parts)> {
-    Ok(match version {
-        3 => {
-            let (memory, settings, episodes): Header<SettingsV3> = postcard::from_bytes(header)?;
-            let settings = settings.into_iter().map(upgrade_v3).collect();
-            ((memory, settings, episodes), 1.0, Parts::new())
-        }
-        4 => {
-            let ((memory, settings, episodes), largest): (Header<SettingsV4>, f64) =
-                postcard::from_bytes(header)?;
-            let settings = settings.into_iter().map(upgrade_v4).collect();
-            ((memory, settings, episodes), largest, Parts::new())
-        }
-        _ => postcard::from_bytes(header)?,
-    })
-}
-
 /// An open file whose header has been checked.
 #[derive(Debug)]
 pub struct CheckpointFile {
@@ -250,6 +143,7 @@ pub struct CheckpointFile {
     settings: Vec<Settings>,
     episodes: Vec<EpisodeRecord>,
     largest: f64,
+    views: ViewRecords,
     limited: Option<Limited>,
     is_v3: bool,
     payload: BufReader<File>,
@@ -302,16 +196,27 @@ impl CheckpointFile {
         let unreadable = |error| refused(&format!("a header that cannot be read: {error}"));
         let ((memory, settings, episodes), largest, parts) =
             read_header(version, &header).map_err(unreadable)?;
+        let mut views = ViewRecords::new();
         let mut limited = None;
-        for (name, bytes) in parts {
+        for (name, part) in &parts {
             match name.as_str() {
-                LIMITER => limited = Some(postcard::from_bytes(&bytes).map_err(unreadable)?),
+                VIEWS => views = postcard::from_bytes(part).map_err(unreadable)?,
+                LIMITER => limited = Some(postcard::from_bytes(part).map_err(unreadable)?),
                 _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
             }
         }
         let is_v3 = version == 3;
-        let file =
-            Self { path: name, memory, settings, episodes, largest, limited, is_v3, payload };
+        let file = Self {
+            path: name,
+            memory,
+            settings,
+            episodes,
+            largest,
+            views,
+            limited,
+            is_v3,
+            payload,
+        };
         file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
         Ok(file)
     }
@@ -330,9 +235,9 @@ impl CheckpointFile {
             .map_err(|error| self.refused(&format!("invalid fields: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
-        let counted = settings.first().is_some_and(|settings| settings.max_times_sampled > 0);
-        let count = if counted { size_of::<u32>() } else { 0 };
-        let row = (spec.entry_size() + size_of::<EntryWeight>() + count) as u64;
+        let limit = settings.first().map_or(0, |settings| settings.max_times_sampled);
+        let numbers = numbers_per_entry(limit, &self.views) * size_of::<u32>();
+        let row = (spec.entry_size() + size_of::<EntryWeight>() + numbers) as u64;
         if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
             != Some(payload)
         {
@@ -354,9 +259,15 @@ impl CheckpointFile {
                 && (record.values || !record.weights)
                 && (spec.has_values() || !record.values)
         });
-        let sound = sound && self.largest.is_finite() && self.largest >= 1.0;
+        let names: std::collections::HashSet<_> =
+            self.views.iter().map(|(view, _)| &view.name).collect();
+        let largest = |largest: f64| largest.is_finite() && largest >= 1.0;
         let limited = self.limited;
-        let sound = sound && limited.is_none_or(|limited| limited.is_sound(memory.max_step));
+        let sound = sound
+            && largest(self.largest)
+            && limited.is_none_or(|limited| limited.is_sound(memory.max_step))
+            && names.len() == self.views.len()
+            && self.views.iter().all(|(view, of_view)| view.check().is_ok() && largest(*of_view));
         if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
@@ -366,6 +277,26 @@ impl CheckpointFile {
     /// dtype and shape of each field.
     pub fn fields(&self) -> &[FieldSpec; FIELDS] {
         &self.memory.fields
+    }
+
+    /// Entries that the saved memory holds at most.
+    pub fn max_step(&self) -> usize {
+        self.memory.max_step as usize
+    }
+
+    /// The settings that were in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings[0]
+    }
+
+    /// The settings of the views.
+    pub fn views(&self) -> impl Iterator<Item = &ViewSettings> {
+        self.views.iter().map(|(view, _)| view)
+    }
+
+    /// The rate limiter that the memory had.
+    pub fn limiter(&self) -> Option<&RateLimiter> {
+        self.limited.as_ref().map(|limited| &limited.limiter)
     }
 
     /// The uuid of the memory that was saved.
@@ -380,6 +311,11 @@ impl CheckpointFile {
         let mut memory = Memory::new(spec, max_step, self.memory.rng.clone(), overcommit)?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
         memory.set_settings(Settings::clone(&settings[0]))?;
+        for (view, largest) in &self.views {
+            let key = memory.add_view(view.clone())?;
+            let at = memory.position_of_view(key)?;
+            memory.views[at].largest = *largest;
+        }
         let mut checksum = Hasher::new();
         for record in std::mem::take(&mut self.episodes) {
             // A memory of an earlier version may have held more episodes without entries.
@@ -425,17 +361,21 @@ impl CheckpointFile {
                 return Err(self.refused("a file with a weight that is not a finite number >= 0"));
             }
         }
-        let limit = memory.index.limit();
-        if limit > 0 {
-            for slot in pieces.iter().cloned().flatten() {
-                let mut count = [0; size_of::<u32>()];
-                self.fill(&mut count)?;
-                checksum.update(&count);
-                let count = u32::from_ne_bytes(count);
-                if count > limit {
-                    return Err(self.refused("a file with an entry drawn more often than allowed"));
+        let all: Vec<usize> = pieces.iter().cloned().flatten().collect();
+        if memory.index.limit() > 0 {
+            self.read_counts(&mut memory.index, &all, checksum)?;
+        }
+        for view in &mut memory.views {
+            for &slot in &all {
+                let weight = f32::from_ne_bytes(self.number(checksum)?);
+                if !(weight.is_finite() && weight >= 0.0) {
+                    let why = "a file with a weight that is not a finite number >= 0";
+                    return Err(self.refused(why));
                 }
-                memory.index.set_times_sampled(slot, count);
+                view.index.set_run(slot, std::iter::once(leaf(weight, false)));
+            }
+            if view.index.limit() > 0 {
+                self.read_counts(&mut view.index, &all, checksum)?;
             }
         }
         for column in 0..memory.storage.columns() {
@@ -446,6 +386,29 @@ impl CheckpointFile {
             }
         }
         Ok(())
+    }
+
+    fn read_counts(
+        &mut self,
+        index: &mut SamplingIndex,
+        slots: &[usize],
+        checksum: &mut Hasher,
+    ) -> Result<()> {
+        for &slot in slots {
+            let count = u32::from_ne_bytes(self.number(checksum)?);
+            if count > index.limit() {
+                return Err(self.refused("a file with an entry drawn more often than allowed"));
+            }
+            index.set_times_sampled(slot, count);
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, checksum: &mut Hasher) -> Result<[u8; 4]> {
+        let mut number = [0; 4];
+        self.fill(&mut number)?;
+        checksum.update(&number);
+        Ok(number)
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {

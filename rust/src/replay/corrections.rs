@@ -23,6 +23,17 @@ struct PriorityUpdate {
     priority: f64,
 }
 
+/// An update whose arguments and weights have been checked: numbers for each slot.
+pub(super) struct PreparedUpdate {
+    pub slots: Vec<u32>,
+    /// Whether the entry can be drawn under the present settings.
+    pub inside: Vec<bool>,
+    pub bases: Vec<f32>,
+    pub weights: Vec<f32>,
+    /// How many ids were gone.
+    pub gone: usize,
+}
+
 /// The kind of number that is given as a new priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriorityKind {
@@ -46,6 +57,33 @@ impl Memory {
         priorities: &[f64],
         kind: PriorityKind,
     ) -> Result<usize> {
+        let exponent = self.settings.priority_exponent;
+        let update = self.prepare_update(ids, priorities, kind, exponent)?;
+        let PreparedUpdate { slots, inside, bases, weights: mut made, gone } = update;
+        for (&slot, &weight) in slots.iter().zip(&made) {
+            self.weights[slot as usize].weight = weight;
+        }
+        if let Some(order) = &mut self.removal {
+            let refs = slots.iter().map(|&slot| EntryRef(self.entry_refs[slot as usize]));
+            refs.for_each(|entry| order.change(entry.index() as u32));
+        }
+        // The last weight of an id given twice counts everywhere.
+        for ((&slot, &inside), number) in slots.iter().zip(&inside).zip(&mut made) {
+            *number = self.weights[slot as usize].leaf(inside);
+        }
+        self.note_largest(bases.iter().zip(&made));
+        self.index.set_many(&slots, &mut made);
+        Ok(gone)
+    }
+
+    /// The part of an update that can fail, for an index with this exponent.
+    pub(super) fn prepare_update(
+        &self,
+        ids: &[u64],
+        priorities: &[f64],
+        kind: PriorityKind,
+        exponent: f64,
+    ) -> Result<PreparedUpdate> {
         check_allocatable(ids.len().saturating_mul(UPDATE_BYTES_PER_ID))?;
         for (at, &priority) in priorities.iter().enumerate() {
             if priorities.len() > 1 && check_non_negative("priority", priority).is_err() {
@@ -58,39 +96,26 @@ impl Memory {
         let weights: &[EntryWeight] = &self.weights;
         prefetch(weights, updates.iter().map(|update| update.slot));
         let slots: Vec<u32> = updates.iter().map(|update| update.slot).collect();
-        let base: Vec<f32> = slots.iter().map(|&slot| weights[slot as usize].base).collect();
+        let bases: Vec<f32> = slots.iter().map(|&slot| weights[slot as usize].base).collect();
         let given = updates.iter().map(|update| update.priority);
-        let mut made: Vec<f32> = match kind {
-            PriorityKind::Weight => base
+        let weights: Vec<f32> = match kind {
+            PriorityKind::Weight => bases
                 .iter()
                 .zip(given)
                 .map(|(&base, weight)| if base > 0.0 { weight as f32 } else { 0.0 })
                 .collect(),
             PriorityKind::Error => {
-                let (epsilon, exponent) =
-                    (self.settings.priority_epsilon, self.settings.priority_exponent);
+                let epsilon = self.settings.priority_epsilon;
                 let mut errors: Vec<f64> = given.collect();
-                sampling_weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
+                sampling_weights(bases.iter().copied(), &mut errors, epsilon, exponent).collect()
             }
         };
-        if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
+        if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
             let expected = "a priority whose weight is finite in float32";
             return Err(Error::value("priority", expected, short(updates[at].priority)));
         }
-        for (update, weight) in updates.iter().zip(&made) {
-            self.weights[update.slot as usize].weight = *weight;
-        }
-        if let Some(order) = &mut self.removal {
-            let refs = slots.iter().map(|&slot| EntryRef(self.entry_refs[slot as usize]));
-            refs.for_each(|entry| order.change(entry.index() as u32));
-        }
-        // The last weight of an id given twice counts everywhere.
-        for (update, number) in updates.iter().zip(&mut made) {
-            *number = self.weights[update.slot as usize].leaf(update.inside);
-        }
-        self.note_largest(base.iter().zip(&made));
-        self.index.set_many(&slots, &mut made);
-        Ok(gone)
+        let inside = updates.iter().map(|update| update.inside).collect();
+        Ok(PreparedUpdate { slots, inside, bases, weights, gone })
     }
 
     /// The updates of entries with an action in closed episodes, and how many ids are gone.

@@ -53,7 +53,7 @@ impl SamplingIndex {
                 _ => self.by_weight(sampler == Sampler::Highest, count, closed),
             };
             let mut drawn = Drawn::default();
-            self.give(&slots, &mut drawn);
+            self.give(slots, &mut drawn);
             return Ok(Ok(drawn));
         }
         let mut drawn = Drawn::default();
@@ -77,7 +77,7 @@ impl SamplingIndex {
                 Sampler::Stratified => self.strata(rest, closed, rng),
                 _ => self.in_proportion(rest, rng),
             };
-            self.give(&slots, &mut drawn);
+            self.give(slots, &mut drawn);
             sampler = after;
         }
         Ok(Ok(drawn))
@@ -97,15 +97,16 @@ impl SamplingIndex {
         Ok(())
     }
 
-    /// Counts draws, and hides slots that are used up by them. Leaves out those that are used up already.
-    fn give(&mut self, slots: &[u32], drawn: &mut Drawn) {
+    /// Counts draws, and hides slots that are used up by them. Leaves out those that are used up already. Without a limit all
+    /// come at once.
+    fn give(&mut self, slots: Vec<u32>, drawn: &mut Drawn) {
         let limit = self.limit();
         let Some(times) = &mut self.times else {
-            drawn.slots.extend_from_slice(slots);
+            drawn.slots = slots;
             return;
         };
         let mut used_up = Vec::new();
-        for &slot in slots {
+        for slot in slots {
             let count = times.get(slot as usize) + 1;
             if count <= limit {
                 times.set(slot as usize, count);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::Episode;
 use crate::replay::memory::Memory;
+use crate::replay::sum_tree::leaf;
 
 /// How many entries could be drawn by their position, and how many of these cannot because their weight is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,7 @@ impl Memory {
     /// Sets each leaf of the index to its entry's weight, which can be drawn inside the present borders.
     pub(super) fn mask_borders(&mut self) {
         self.index.forget_order();
+        self.views.iter_mut().for_each(|view| view.index.forget_order());
         for &index in &self.closed {
             let episode = &self.episodes[index as usize];
             let inside = self.interior(episode);
@@ -50,6 +52,15 @@ impl Memory {
                     entry.leaf(inside.contains(&(extent.first as usize + offset)))
                 });
                 self.index.set_run(slots.start, leaves);
+                for view in &mut self.views {
+                    let leaves = self.weights[slots.clone()].iter().enumerate();
+                    let leaves = leaves.map(|(offset, entry)| {
+                        let valid = inside.contains(&(extent.first as usize + offset));
+                        leaf(view.index.weight(slots.start + offset), valid && entry.base > 0.0)
+                    });
+                    let leaves: Vec<f32> = leaves.collect();
+                    view.index.set_run(slots.start, leaves.into_iter());
+                }
             }
         }
     }
@@ -82,6 +93,9 @@ impl Memory {
         if !given.is_empty() {
             let given = given.start - first..given.end - first;
             self.note_largest(base[given.clone()].iter().zip(&weights[given]));
+        }
+        if !self.views.is_empty() {
+            self.weigh_in_views(index, first..first + weights.len());
         }
     }
 

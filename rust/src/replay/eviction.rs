@@ -5,6 +5,7 @@
 //! An episode without entries takes no slot. It counts as an episode, but evicts no episode with entries: above a limit, one
 //! without entries goes first.
 
+use crate::error::{Error, Result};
 use crate::replay::episode::Episode;
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
@@ -12,6 +13,27 @@ use crate::replay::removal_order::RemovalOrder;
 use crate::replay::settings::Remover;
 
 impl Memory {
+    /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
+    /// open episodes leave no room.
+    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        self.check_room(count)?;
+        while self.num_entry() + count > self.max_step() && self.evict_next() {}
+        Ok(())
+    }
+
+    /// Fails with [`Error::State`] when `count` entries do not fit beside those of open episodes.
+    pub(super) fn check_room(&self, count: usize) -> Result<()> {
+        if self.used_by_open + count > self.max_step() {
+            return Err(Error::State(format!(
+                "no room for {count} more: open episodes hold {} of max_step={} entries; close or abort \
+                 one, or make a larger memory",
+                self.used_by_open,
+                self.max_step()
+            )));
+        }
+        Ok(())
+    }
+
     /// Evicts closed episodes until the limits hold again; the newest has just been closed.
     pub(super) fn evict_past_limits(&mut self) {
         let limit = self.settings.max_episode;
@@ -82,6 +104,10 @@ impl Memory {
         let episode = self.forget(index);
         self.empty -= usize::from(episode.is_empty());
         self.index.remove_episode(episode.number);
+        for view in &mut self.views {
+            view.index.remove_episode(episode.number);
+            episode.pieces().for_each(|slots| view.index.remove_run(slots));
+        }
         if let Some(order) = &mut self.removal {
             order.remove(episode.number, index);
         }

@@ -21,6 +21,7 @@ use crate::replay::removal_order::RemovalOrder;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
+use crate::replay::view::View;
 use crate::spec::{EntrySpec, Field};
 
 /// The fields of an entry that a writer sets; qvest is computed.
@@ -40,7 +41,7 @@ pub struct Memory {
     pub(super) settings: Arc<Settings>,
     capacity: usize,
     used: usize,
-    used_by_open: usize,
+    pub(super) used_by_open: usize,
     pub(super) storage: Storage,
     /// The [`EntryRef`] of each slot.
     pub(super) entry_refs: MappedArray<u64>,
@@ -63,6 +64,9 @@ pub struct Memory {
     pub(super) largest: f64,
     /// The number of the next episode in the order of closing.
     next_number: u32,
+    pub(super) views: Vec<View>,
+    /// The key of the next view.
+    pub(super) next_view: u64,
     /// Made at the first eviction by weight.
     pub(super) removal: Option<RemovalOrder>,
     /// Whether [`Memory::zero_weights_to_report`] has returned counts.
@@ -112,6 +116,8 @@ impl Memory {
             totals: Totals::default(),
             largest: 1.0,
             next_number: 0,
+            views: Vec::new(),
+            next_view: 0,
             removal: None,
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
@@ -309,26 +315,6 @@ impl Memory {
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
-    /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
-    /// open episodes leave no room.
-    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
-        self.check_room(count)?;
-        while self.used + count > self.capacity && self.evict_next() {}
-        Ok(())
-    }
-
-    /// Fails with [`Error::State`] when `count` entries do not fit beside those of open episodes.
-    pub(super) fn check_room(&self, count: usize) -> Result<()> {
-        if self.used_by_open + count > self.capacity {
-            return Err(Error::State(format!(
-                "no room for {count} more: open episodes hold {} of max_step={} entries; close or abort \
-                 one, or make a larger memory",
-                self.used_by_open, self.capacity
-            )));
-        }
-        Ok(())
-    }
-
     /// Takes at most `count` adjacent slots for the next entries of an open episode; there is room.
     pub(super) fn take(&mut self, index: u32, count: usize) -> SlotRun {
         let count = count as u32;
@@ -387,6 +373,9 @@ impl Memory {
             }
         }
         self.index.insert_episode(episode.number, index);
+        for view in &mut self.views {
+            view.index.insert_episode(episode.number, index);
+        }
         if let Some(order) = &mut self.removal {
             order.change(index);
         }
@@ -400,6 +389,7 @@ impl Memory {
         }
         self.next_number = self.closed.len() as u32;
         self.index.forget_order();
+        self.views.iter_mut().for_each(|view| view.index.forget_order());
         self.removal = None;
     }
 

@@ -15,8 +15,9 @@
 //! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
 //! | which slots are the oldest | `age_order` |
+//! | weights, counts and limits of several learners | [`view`], in a memory [`views`] |
 //! | how a learner corrects samples | [`importance`] |
-//! | how a memory outlives the process | [`checkpoint`] |
+//! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`; [`restore`] |
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
@@ -54,6 +55,7 @@ mod age_order;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
+mod checkpoint_header;
 pub mod closing;
 pub mod corrections;
 mod draw;
@@ -73,6 +75,7 @@ pub mod mixer;
 mod power;
 pub mod rate_limiter;
 mod removal_order;
+pub mod restore;
 pub mod returns;
 pub mod sampler;
 mod sampling_index;
@@ -82,3 +85,5 @@ mod storage;
 pub mod sum_tree;
 mod times_sampled;
 pub mod transition;
+pub mod view;
+pub mod views;

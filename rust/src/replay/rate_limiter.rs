@@ -11,6 +11,8 @@
 //! So a batch of at most `high - low - samples_per_insert` may then be sampled: never do both sides wait for each
 //! other. Larger batches are refused.
 
+use std::fmt::{self, Display, Formatter};
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, short};
@@ -295,6 +297,25 @@ impl RateLimiter {
             (missing / ratio.samples_per_insert).ceil().max(0.0)
         });
         u64::try_from(by_size).unwrap_or(u64::MAX).max(by_ratio as u64).max(1)
+    }
+}
+
+impl Display for RateLimiter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let min_size = self.min_size;
+        match self.ratio {
+            None => write!(f, "RateLimiter.min_size({min_size})"),
+            Some(Ratio { high, queue: true, .. }) => {
+                write!(f, "RateLimiter.queue({})", short(high))
+            }
+            Some(Ratio { samples_per_insert, low, high, .. }) => write!(
+                f,
+                "RateLimiter(samples_per_insert={}, min_size={min_size}, error_buffer=({}, {}))",
+                short(samples_per_insert),
+                short(low),
+                short(high)
+            ),
+        }
     }
 }
 

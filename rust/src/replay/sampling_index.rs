@@ -53,6 +53,12 @@ impl SamplingIndex {
         Ok(Self { tree, filled: 0, limit: 0, times: None, counts: None, live: None })
     }
 
+    /// An index of no slots, which takes no memory.
+    pub fn none() -> Self {
+        let (tree, filled, limit) = (SumTree::none(), 0, 0);
+        Self { tree, filled, limit, times: None, counts: None, live: None }
+    }
+
     /// Sum of the weights of all drawable slots.
     pub fn weight_sum(&self) -> f64 {
         self.tree.total()

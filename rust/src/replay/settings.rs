@@ -151,6 +151,38 @@ impl Settings {
         }
     }
 
+    /// Names of the settings that differ, with their values here and there.
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String, String)> {
+        let mut found = Vec::new();
+        macro_rules! compare {
+            ($($name:ident: $told:expr;)*) => {$(
+                if self.$name != other.$name {
+                    let told = $told;
+                    found.push((stringify!($name), told(&self.$name), told(&other.$name)));
+                }
+            )*};
+        }
+        compare! {
+            priority_exponent: |value: &f64| value.to_string();
+            mix_lambda: |value: &f64| value.to_string();
+            frame_stack: |value: &usize| value.to_string();
+            multi_step: |value: &usize| value.to_string();
+            cache_size: |value: &usize| value.to_string();
+            max_episode: |value: &usize| value.to_string();
+            reuse_cache: |value: &bool| if *value { "True".to_owned() } else { "False".to_owned() };
+            discount_factor: |value: &Vec<f64>| format!("{value:?}");
+            reward_coeff: |value: &Vec<f64>| format!("{value:?}");
+            cache_flags: |value: &[bool; FLAGS]| format!("{:?}", value.map(u8::from));
+            new_priority: |value: &NewPriority| value.to_string();
+            priority_epsilon: |value: &f64| value.to_string();
+            frame_padding: |value: &FramePadding| value.to_string();
+            sampler: |value: &Sampler| value.to_string();
+            max_times_sampled: |value: &u32| value.to_string();
+            remover: |value: &Remover| value.to_string();
+        }
+        found
+    }
+
     /// Whether samples have the same arrays under both settings.
     pub fn has_layout_of(&self, other: &Self) -> bool {
         (self.frame_stack, self.cache_flags) == (other.frame_stack, other.cache_flags)
@@ -289,6 +321,8 @@ mod tests {
         others.sampler = Sampler::Uniform;
         others.remover = Remover::Lifo;
         assert!(others.has_layout_of(&before));
+        // All but frame_stack, cache_flags and max_times_sampled.
+        assert_eq!(others.differences(&before).len(), 13);
         assert!(!Settings { frame_stack: 2, ..before.clone() }.has_layout_of(&before));
         assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.has_layout_of(&before));
     }

@@ -65,6 +65,11 @@ impl SumTree {
         Ok(Self { leaves, sums, positive: 0, drawable: 0 })
     }
 
+    /// A tree without leaves, of which nothing may be asked.
+    pub fn none() -> Self {
+        Self { leaves: MappedArray::none(), sums: Vec::new(), positive: 0, drawable: 0 }
+    }
+
     /// A leaf, as it was set.
     pub fn get(&self, leaf: usize) -> f32 {
         self.leaves[leaf]

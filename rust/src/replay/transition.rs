@@ -70,17 +70,30 @@ impl Memory {
     /// Draws `count` transitions. Fails with [`Error::TooFew`] and the reason when there are too few to draw; nothing is
     /// counted then. Takes O(count log `max_step`), by highest and lowest weights O(`max_step`).
     pub fn draw_by(&mut self, sampler: Sampler, count: usize) -> Result<Draws> {
-        self.check_drawable(sampler)?;
+        let mut index = std::mem::replace(&mut self.index, SamplingIndex::none());
+        let drawn = self.draw_from(&mut index, sampler, count);
+        self.index = index;
+        drawn
+    }
+
+    /// Draws from an index over this memory's entries, the memory's own or a view's.
+    pub(super) fn draw_from(
+        &mut self,
+        index: &mut SamplingIndex,
+        sampler: Sampler,
+        count: usize,
+    ) -> Result<Draws> {
+        self.check_index(index, sampler)?;
         check_allocatable(count.saturating_mul(DRAW_BYTES_PER_ROW))?;
-        let (total, drawable) = (self.weight_sum(), self.num_drawable());
-        let sampleable = self.num_sampleable();
+        let (total, drawable) = (index.weight_sum(), index.num_drawable());
+        let sampleable = index.num_sampleable();
         if SamplingIndex::needs_age_order(sampler) {
             self.make_age_order();
         }
         let none = AgeOrder::default();
         let age = self.age.as_ref().unwrap_or(&none);
         let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
-        let drawn = self.index.draw(sampler, count, &closed, &mut self.rng)?;
+        let drawn = index.draw(sampler, count, &closed, &mut self.rng)?;
         let Drawn { slots: prev, times } = drawn.map_err(|TooFew(have)| {
             Error::TooFew(format!(
                 "too few entries for sampler='{sampler}': need {count}, have {have}"
@@ -90,7 +103,7 @@ impl Memory {
         let refs: &[u64] = &self.entry_refs;
         prefetch(refs, prev.iter().copied());
         let next = prev.iter().map(|&slot| self.later(refs, slot)).collect();
-        let weights = self.index.tree.weights(&prev);
+        let weights = index.tree.weights(&prev);
         Ok(Draws { prev, next, weights, times, sampler, total, drawable, sampleable })
     }
 
@@ -109,8 +122,13 @@ impl Memory {
 
     /// Fails with [`Error::TooFew`] and the reason when nothing can be drawn.
     pub fn check_drawable(&self, sampler: Sampler) -> Result<()> {
-        let count = if sampler.is_weighted() { self.num_sampleable() } else { self.num_drawable() };
-        if count > 0 { Ok(()) } else { Err(Error::TooFew(self.why_nothing())) }
+        self.check_index(&self.index, sampler)
+    }
+
+    fn check_index(&self, index: &SamplingIndex, sampler: Sampler) -> Result<()> {
+        let weighted = sampler.is_weighted();
+        let count = if weighted { index.num_sampleable() } else { index.num_drawable() };
+        if count > 0 { Ok(()) } else { Err(Error::TooFew(self.why_nothing(index))) }
     }
 
     /// The slot of the `next` of the entry in a slot.
@@ -132,7 +150,7 @@ impl Memory {
         (&self.episodes[entry.index()], entry.step())
     }
 
-    fn why_nothing(&self) -> String {
+    fn why_nothing(&self, index: &SamplingIndex) -> String {
         if self.closed.is_empty() {
             return "nothing to sample: no episode has been closed yet".into();
         }
@@ -148,11 +166,11 @@ impl Memory {
                  least {needed} entries, the longest has {longest}"
             );
         }
-        if self.settings.max_times_sampled > 0 && self.num_drawable() == 0 {
+        if index.limit() > 0 && index.num_drawable() == 0 {
             return format!(
                 "nothing to sample: need at least 1 entry, have 0 that were drawn less often than \
                  max_times_sampled={} and whose initial weight is above 0",
-                self.settings.max_times_sampled
+                index.limit()
             );
         }
         "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \

@@ -62,7 +62,7 @@ def test_entry_of_weight_zero_is_drawn_by_all_but_weighted_samplers():
 @pytest.mark.parametrize("sampler", ["prioritized", "stratified"])
 def test_weighted_sampler_without_a_positive_weight_is_refused_while_others_draw(sampler):
     rem, _ = weighted([0, 0])
-    with pytest.raises(RuntimeError, match="all weights are 0"):
+    with pytest.raises(RuntimeError, match=r"all weights are 0"):
         rem.sample(1, sampler=sampler)
     assert len(rem.sample(4, sampler="uniform").id) == 4
 
@@ -85,7 +85,7 @@ def test_ordered_sampler_gives_each_entry_once_with_probability_one(sampler, ord
     assert (sample.id - first).tolist() == order
     assert sample.probability.tolist() == [1] * 4
     assert sample.importance_weight.tolist() == [1] * 4
-    with pytest.raises(RuntimeError, match=f"sampler='{sampler}': need 5, have 4"):
+    with pytest.raises(RuntimeError, match=rf"sampler='{sampler}': need 5, have 4"):
         rem.sample(5, sampler=sampler)
 
 
@@ -142,11 +142,11 @@ def test_importance_weights_of_uniform_draws_are_ones():
 def test_misspelt_name_is_a_value_error_with_the_nearest(name):
     rem = memory()
     wrong, near = {"sampler": ("unifrom", "uniform"), "remover": ("lovest", "lowest")}[name]
-    with pytest.raises(ValueError, match=f"^{name}: expected .*; did you mean '{near}'"):
+    with pytest.raises(ValueError, match=rf"^{name}: expected .*; did you mean '{near}'"):
         setattr(rem, name, wrong)
-    with pytest.raises(ValueError, match='^sampler: expected .*got "x"$'):
+    with pytest.raises(ValueError, match=r'^sampler: expected .*got "x"$'):
         rem.sample(1, sampler="x")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="^sampler: expected .*got int"):
+    with pytest.raises(TypeError, match=r"^sampler: expected .*got int"):
         rem.sample(1, sampler=1)  # type: ignore[call-overload]
 
 
@@ -164,7 +164,7 @@ def test_entry_is_given_no_more_often_than_the_limit_allows(sampler):
             assert times == counts[each]
     assert counts == dict.fromkeys(range(first, first + 4), 3)
     assert (rem.num_drawable, rem.num_sampleable, rem.weight_sum) == (0, 0, 0)
-    with pytest.raises(RuntimeError, match="have 0 .*max_times_sampled=3"):
+    with pytest.raises(RuntimeError, match=r"have 0 .*max_times_sampled=3"):
         rem.sample(1)
 
 
@@ -173,12 +173,12 @@ def test_batch_beyond_the_limit_is_refused_with_both_numbers_and_counts_nothing(
     rem, _ = weighted([1, 2, 3], max_times_sampled=2, sampler=sampler)
     rem.sample(1)
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="need 6, have 5"):
+        with pytest.raises(RuntimeError, match=r"need 6, have 5"):
             rem.sample(6)
     assert np.sort(rem.sample(5).times_sampled).tolist()[-3:] == [2, 2, 2]
 
 
-def test_used_up_entry_stays_so_whatever_is_corrected():
+def test_used_up_entry_stays_used_up_after_corrections():
     rem, first = weighted([1, 2, 3], max_times_sampled=1)
     gone = int(rem.sample(1, sampler="fifo").id[0])
     rem.update_priority(gone, 5.0)
@@ -228,14 +228,14 @@ def test_samples_under_a_limit_have_counts_before_importance_weights(nstep):
     both = rem.sample(2, nstep_return=nstep, beta=0.4)
     assert both._fields[-2:] == ("times_sampled", "importance_weight")
     rem.max_times_sampled = 0
-    with pytest.raises(AttributeError, match="set max_times_sampled"):
+    with pytest.raises(AttributeError, match=r"set max_times_sampled"):
         _ = rem.sample(2, nstep_return=nstep).times_sampled
 
 
 def test_limit_out_of_range_is_refused_by_name():
-    with pytest.raises(ValueError, match="^max_times_sampled: expected an integer below"):
+    with pytest.raises(ValueError, match=r"^max_times_sampled: expected an integer below"):
         memory(max_times_sampled=1 << 32)
-    with pytest.raises(ValueError, match="^max_times_sampled: expected an integer >= 0"):
+    with pytest.raises(ValueError, match=r"^max_times_sampled: expected an integer >= 0"):
         memory(max_times_sampled=-1)
 
 
@@ -265,11 +265,11 @@ def test_wait_without_enough_entries_ends_in_a_timeout_error_with_the_reason(cal
     with pytest.raises(TimeoutError, match=r"waited 0\.2 s: .*need 3, have 2"):
         getattr(rem, call)(3, wait=0.2)
     assert time.monotonic() - begun >= 0.2
-    with pytest.raises(TimeoutError, match="waited 0 s"):
+    with pytest.raises(TimeoutError, match=r"waited 0 s"):
         getattr(rem, call)(3, wait=0)
-    with pytest.raises(TimeoutError, match="no episode has been closed"):
+    with pytest.raises(TimeoutError, match=r"no episode has been closed"):
         getattr(memory(), call)(1, wait=0.01)
-    with pytest.raises(ValueError, match="^wait: expected seconds >= 0"):
+    with pytest.raises(ValueError, match=r"^wait: expected seconds >= 0"):
         getattr(rem, call)(1, wait=-1)
     assert len(getattr(rem, call)(2, wait=5).weight) == 2
 

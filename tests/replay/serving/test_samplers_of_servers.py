@@ -38,7 +38,7 @@ def test_push_cache_sends_nothing_where_fewer_entries_than_a_cache_are_left(samp
         arrived(server, 2)
 
 
-def test_caches_of_uniform_clients_count_by_their_drawable_entries_whatever_the_weights_are():
+def test_share_of_a_uniform_cache_is_the_number_of_drawable_entries_for_all_weights():
     options = {"sampler": "uniform", "cache_size": 3000, "max_times_sampled": 0}
     with (
         started(2, **options) as server,
