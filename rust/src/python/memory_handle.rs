@@ -29,6 +29,8 @@ pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
+    /// The recurrent state's, in a memory that stores it.
+    pub recurrent: Option<Template>,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     fork_guard: ForkGuard,
@@ -36,13 +38,18 @@ pub struct MemoryHandle {
 }
 
 impl MemoryHandle {
-    pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
+    pub fn new(
+        memory: Memory,
+        templates: [Template; FIELDS],
+        recurrent: Option<Template>,
+    ) -> Self {
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
             counters: Counters::of(&memory),
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
+            recurrent,
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }

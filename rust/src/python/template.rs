@@ -29,7 +29,11 @@ impl Template {
     /// Takes dtype and shape from anything that NumPy can see as an array; `TypeError` when its dtype is
     /// refused, as one that holds objects is.
     pub fn new(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let name = format!("{}_buf", field.name());
+        Self::named(&format!("{}_buf", field.name()), value)
+    }
+
+    /// The template that an argument of this name gives; errors as of [`Self::new`].
+    pub fn named(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let seen = call_python!(value.py(), "cogrs.replay.convert", "template", (name, value))?;
         let (native, dtype, shape): (Bound<'_, PyAny>, String, Vec<usize>) = seen.extract()?;
         let native = native.cast_into::<PyArrayDescr>()?;
@@ -44,8 +48,7 @@ impl Template {
     }
 
     /// The template of a field that was saved; `ValueError` when NumPy has no such dtype.
-    pub fn saved(py: Python<'_>, field: Field, spec: &FieldSpec) -> PyResult<Self> {
-        let name = field.name();
+    pub fn saved(py: Python<'_>, name: &str, spec: &FieldSpec) -> PyResult<Self> {
         let dtype = call_python!(py, "cogrs.dtypes", "dtype_of", (&spec.dtype, name))?;
         let (native, text): (Bound<'_, PyAny>, String) =
             call_python!(py, "cogrs.replay.convert", "native", (name, dtype))?.extract()?;

@@ -39,6 +39,7 @@ impl Memory {
         let Some(index) = self.closed.remove(at) else { return false };
         self.drawable -= self.count_drawable(&self.episodes[index as usize]);
         let episode = self.forget(index);
+        self.remove_anchors(&episode);
         self.empty -= usize::from(episode.is_empty());
         for extent in episode.extents() {
             let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);

@@ -9,12 +9,14 @@ use slab::Slab;
 
 use crate::available_memory::available_memory;
 use crate::error::{Error, Result, short};
+use crate::replay::anchors::Anchors;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
 use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::recurrent::{RecurrentSpec, RecurrentStates};
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
 use crate::replay::sum_tree::SumTree;
@@ -44,6 +46,9 @@ pub struct Memory {
     pub(super) weights: MappedArray<EntryWeight>,
     /// The weight with which each slot is drawn now: 0 for free slots and open episodes.
     pub(super) tree: SumTree,
+    /// The starts of the sequences that were last asked for.
+    pub(super) anchors: Option<Box<Anchors>>,
+    pub(super) recurrent: Option<Box<RecurrentStates>>,
     pub(super) free_slots: FreeSlots,
     pub(super) episodes: Slab<Episode>,
     pub(super) closed: VecDeque<u32>,
@@ -73,7 +78,18 @@ impl Memory {
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        let needed = nbytes(&spec, max_step);
+        Self::with_recurrent(spec, None, max_step, rng, overcommit)
+    }
+
+    /// A memory that stores recurrent states too. Fails as [`Self::new`] does.
+    pub fn with_recurrent(
+        spec: EntrySpec,
+        recurrent: Option<RecurrentSpec>,
+        max_step: usize,
+        rng: Xoshiro256PlusPlus,
+        overcommit: bool,
+    ) -> Result<Self> {
+        let needed = nbytes(&spec, recurrent.as_ref(), max_step);
         let available = if overcommit { u64::MAX } else { available_memory() };
         if !overcommit && needed > u128::from(available) {
             return Err(Error::Memory(format!(
@@ -84,6 +100,7 @@ impl Memory {
         let Some(slots) = u32::try_from(max_step).ok().filter(|&slots| slots < u32::MAX) else {
             return Err(Error::value("max_step", "at most 4294967294", max_step));
         };
+        let states = recurrent.map(|spec| RecurrentStates::new(spec, max_step)).transpose()?;
         Ok(Self {
             settings: Arc::new(Settings::new(spec.reward_dims())),
             capacity: max_step,
@@ -93,6 +110,8 @@ impl Memory {
             entry_refs: MappedArray::new(max_step)?,
             weights: MappedArray::new(max_step)?,
             tree: SumTree::new(max_step)?,
+            anchors: None,
+            recurrent: states.map(Box::new),
             free_slots: FreeSlots::new(slots),
             episodes: Slab::new(),
             closed: VecDeque::new(),
@@ -126,6 +145,7 @@ impl Memory {
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
         if !old.has_borders_of(&self.settings) {
             self.mask_borders();
+            self.check_anchors();
         }
     }
 
@@ -212,10 +232,26 @@ impl Memory {
     /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes, with
     /// [`Error::Value`] for a reward that is not finite, or a weight that is not finite and >= 0.
     pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {
+        self.add_with(serial, rows, None, init_w)
+    }
+
+    /// Appends entries and the recurrent states before them, in a memory that stores those. Fails as [`Self::add`] does, and
+    /// with [`Error::Value`] when a state that is to be stored is missing.
+    pub fn add_with(
+        &mut self,
+        serial: u64,
+        rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+    ) -> Result<u64> {
         let index = self.open_index(serial)?;
         let first = self.episodes[index as usize].len();
         self.check_rows(rows, init_w, first)?;
+        self.check_recurrent(recurrent, first, init_w.len())?;
         self.make_room(init_w.len())?;
+        if let (Some(states), Some(bytes)) = (&mut self.recurrent, recurrent) {
+            states.write(index, bytes, first, init_w.len());
+        }
         let mut done = 0;
         while done < init_w.len() {
             let run = self.take(index, init_w.len() - done);
@@ -364,6 +400,9 @@ impl Memory {
     /// Removes an episode from the tables; the caller returns its slots to the free ones.
     pub(super) fn forget(&mut self, index: u32) -> Episode {
         let episode = self.episodes.remove(index as usize);
+        if let Some(states) = &mut self.recurrent {
+            states.forget(index);
+        }
         for slots in episode.pieces() {
             self.entry_refs[slots].fill(0);
         }
@@ -385,7 +424,8 @@ impl Memory {
 
     /// Bytes for entries, weights and bookkeeping if every episode has one step.
     pub fn nbytes(&self) -> u64 {
-        u64::try_from(nbytes(&self.spec, self.capacity)).unwrap_or(u64::MAX)
+        let recurrent = self.recurrent.as_ref().map(|states| &states.spec);
+        u64::try_from(nbytes(&self.spec, recurrent, self.capacity)).unwrap_or(u64::MAX)
     }
 }
 

@@ -12,6 +12,9 @@
 //! | which entries can be drawn | [`drawable`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
+//! | where sequences lie in their episodes; which starts they have, with which weights | [`sequence_window`]; [`anchors`] |
+//! | how sequences are drawn, and what they contain | [`sequences`] |
+//! | where recurrent states are stored | [`recurrent`] |
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process | [`checkpoint`] |
 //! | what a client sends a server | [`cache`] |
@@ -46,6 +49,7 @@
 //! another's holds the entry n steps later, so a draw looks at the episode only where that lies in several pieces. Fields
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
+pub mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
@@ -63,8 +67,11 @@ pub mod mapped_array;
 pub mod memory;
 pub mod mixer;
 mod power;
+pub mod recurrent;
 pub mod returns;
 pub mod sender_counters;
+pub mod sequence_window;
+pub mod sequences;
 pub mod settings;
 mod storage;
 pub mod sum_tree;

@@ -86,6 +86,10 @@ impl Memory {
                  least {needed} entries, the longest has {longest}"
             );
         }
+        self.why_all_weights_are_zero()
+    }
+
+    pub(super) fn why_all_weights_are_zero(&self) -> String {
         "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
          priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
          close_episode(do_update_weight=False) weighs by init_w alone"

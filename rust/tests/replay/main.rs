@@ -12,4 +12,7 @@ mod mixer;
 mod model;
 mod pair;
 mod returns;
+mod sequence_model;
+mod sequence_window;
+mod sequences;
 mod sum_tree;
