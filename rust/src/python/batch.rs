@@ -190,7 +190,10 @@ static ENTRY: BatchClass = BatchClass::new("Entry");
 static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.
-pub(super) fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn entry<'py>(
+    py: Python<'py>,
+    mut fields: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     for field in &mut fields {
         if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
             *field = call_python!(py, "cogrs.nested", "apart", (&*field,))?;

@@ -31,6 +31,7 @@ pub struct MemoryHandle {
     templates: [Template; FIELDS],
     /// The recurrent state's, in a memory that stores it.
     pub recurrent: Option<Template>,
+    recurrent_period: usize,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     fork_guard: ForkGuard,
@@ -38,11 +39,8 @@ pub struct MemoryHandle {
 }
 
 impl MemoryHandle {
-    pub fn new(
-        memory: Memory,
-        templates: [Template; FIELDS],
-        recurrent: Option<Template>,
-    ) -> Self {
+    pub fn new(memory: Memory, templates: [Template; FIELDS], recurrent: Option<Template>) -> Self {
+        let recurrent_period = memory.recurrent_period();
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
             counters: Counters::of(&memory),
@@ -50,6 +48,7 @@ impl MemoryHandle {
             memory: Mutex::new(memory),
             templates,
             recurrent,
+            recurrent_period,
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }
@@ -57,6 +56,11 @@ impl MemoryHandle {
 
     pub fn template(&self, field: Field) -> &Template {
         &self.templates[field.index()]
+    }
+
+    /// Steps from one stored recurrent state to the next; 1 where none are stored.
+    pub fn recurrent_period(&self) -> usize {
+        self.recurrent_period
     }
 
     pub fn spec(&self) -> &EntrySpec {

@@ -108,10 +108,7 @@ impl<'py> OutArrays<'py> {
 }
 
 /// The arrays of a batch in the order of the layout.
-fn leaves<'py>(
-    out: &Bound<'py, PyAny>,
-    plan: &impl ArrayPlan,
-) -> PyResult<Vec<Bound<'py, PyAny>>> {
+fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &impl ArrayPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let (entries, columns) = (plan.entries(), plan.columns());
     let wrong = || {
         let names = [entries, &columns].concat().join(", ");

@@ -8,7 +8,7 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyByteArray, PyTuple};
 
 use crate::error::Error;
 use crate::python::array::{has_shape, is_plain};
@@ -75,6 +75,13 @@ impl Template {
 
     pub fn zeros<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         call_python!(py, "numpy", "zeros", (PyTuple::new(py, &self.spec.shape)?, &self.dtype))
+    }
+
+    /// A new array of these bytes.
+    pub fn array<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = PyByteArray::new(py, bytes);
+        let shape = PyTuple::new(py, &self.spec.shape)?;
+        call_python!(py, "numpy", "ndarray", (shape, &self.dtype, bytes))
     }
 
     /// One value of this field; `TypeError` or `ValueError` that name `name`.

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::memory::Memory;
-use crate::spec::FieldSpec;
+use crate::spec::{FieldSpec, MAX_DIMS, shape_text};
 
 /// The recurrent state that a memory stores.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,16 @@ pub struct RecurrentSpec {
 }
 
 impl RecurrentSpec {
+    /// Checks the field. Fails with [`Error::Type`] for a dtype without a size.
+    pub fn new(field: FieldSpec, initial: Vec<u8>, period: usize) -> Result<Self> {
+        if field.itemsize == 0 || field.shape.len() > MAX_DIMS {
+            let got = format!("{} {}", field.dtype, shape_text(&field.shape));
+            let expected = format!("a dtype of fixed size and at most {MAX_DIMS} dimensions");
+            return Err(Error::kind("recurrent", expected, got));
+        }
+        Ok(Self { field, initial, period })
+    }
+
     /// Bytes that states and their bookkeeping take beside `max_step` entries, at most.
     pub fn nbytes(&self, max_step: usize) -> u128 {
         // A row, its place among the free ones, and in a list of rows that may have doubled; a list per episode.
