@@ -154,7 +154,7 @@ impl ReplayMemory {
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
         let mut memory =
             py.detach(|| Memory::with_recurrent(spec, states, max_step, rng, allow_overcommit))?;
-        memory.set_settings(settings);
+        memory.set_settings(settings)?;
         Ok(Self::assemble(memory, templates, recurrent, uuid))
     }
 
@@ -281,8 +281,9 @@ impl ReplayMemory {
         let count = size("n", n, 1)?;
         let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
         let importance = importance_options(beta, normalize)?;
-        let _ = (sampler, wait);
-        let kind = SequenceKind { nstep: nstep_return, importance };
+        let sampler = sampler.map(sequences::sampler).transpose()?;
+        let _ = wait;
+        let kind = SequenceKind { nstep: nstep_return, importance, sampler };
         sequences::draw(py, &self.handle, kind, shape, count, out)
     }
 

@@ -15,6 +15,7 @@ use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -113,7 +114,7 @@ impl MemoryHandle {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             settings.check()?;
-            memory.set_settings(settings);
+            memory.set_settings(settings)?;
             let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             *visible = Arc::clone(memory.settings());
             Ok(())
@@ -138,7 +139,7 @@ impl MemoryHandle {
         if self.counters.num_sampleable() > 0 {
             return Ok(());
         }
-        self.call(py, 0, |memory| memory.check_drawable())
+        self.call(py, 0, |memory| memory.check_drawable(Sampler::default()))
     }
 }
 

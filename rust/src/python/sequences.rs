@@ -1,5 +1,7 @@
 //! Samples of sequences: how they are drawn and filled, and how their priorities are set.
 
+use std::fmt::Display;
+
 use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -14,6 +16,7 @@ use crate::replay::anchors::SequenceErrors;
 use crate::replay::corrections::UPDATE_BYTES_PER_ID;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
 use crate::replay::sequence_window::{Border, SequenceShape};
 use crate::replay::sequences::{SequenceDraws, SequenceFlags};
 use crate::spec::FIELDS;
@@ -47,16 +50,31 @@ impl ShapeArgs<'_, '_> {
 }
 
 fn border(value: &Bound<'_, PyAny>) -> PyResult<Border> {
-    const EXPECTED: &str = "'clip', 'shift' or 'drop'";
-    let name = text("border", EXPECTED, value)?;
-    if let Some(border) = Border::ALL.into_iter().find(|border| border.to_string() == name) {
-        return Ok(border);
+    named("border", "'clip', 'shift' or 'drop'", &Border::ALL, value)
+}
+
+pub fn sampler(value: &Bound<'_, PyAny>) -> PyResult<Sampler> {
+    const EXPECTED: &str =
+        "'prioritized', 'stratified', 'uniform', 'fifo', 'lifo', 'highest' or 'lowest'";
+    named("sampler", EXPECTED, &Sampler::ALL, value)
+}
+
+/// The choice of this name; `ValueError` with the nearest one where there is none.
+fn named<T: Copy + Display>(
+    name: &str,
+    expected: &str,
+    choices: &[T],
+    value: &Bound<'_, PyAny>,
+) -> PyResult<T> {
+    let given = text(name, expected, value)?;
+    if let Some(found) = choices.iter().find(|choice| choice.to_string() == given) {
+        return Ok(*found);
     }
-    let names = Border::ALL.map(|border| border.to_string());
-    let hint = call_python!(value.py(), "cogrs.suggest", "suggestion", (&name, names))?;
+    let names: Vec<String> = choices.iter().map(T::to_string).collect();
+    let hint = call_python!(value.py(), "cogrs.suggest", "suggestion", (&given, names))?;
     let hint: String = hint.extract()?;
     let got = if hint.is_empty() { shown(value) } else { format!("{}; {hint}", shown(value)) };
-    Err(Error::value("border", EXPECTED, got).into())
+    Err(Error::value(name, expected, got).into())
 }
 
 /// Draws sequences into the arrays of a plan; None when the settings have another layout by now.
@@ -73,7 +91,8 @@ fn draw_into(
         let expected = format!("at least multi_step={steps} with nstep_return=True");
         return Err(Error::value("after", expected, plan.shape.after));
     }
-    let draws = memory.draw_sequences(plan.count, &plan.shape)?;
+    let sampler = plan.kind.sampler.unwrap_or(memory.settings().sampler);
+    let draws = memory.draw_sequences(sampler, plan.count, &plan.shape)?;
     let (fields, mut columns) = plan.cut(parts);
     let fields: &mut [&mut [u8]; FIELDS] =
         fields.try_into().map_err(|_| Error::State("an entry has seven fields".into()))?;
@@ -110,12 +129,15 @@ fn draw_into(
 
 fn importance(memory: &Memory, draws: &SequenceDraws, kind: SequenceKind) -> Result<Vec<f32>> {
     let Some(options) = kind.importance else { return Ok(Vec::new()) };
+    if !draws.sampler.is_weighted() {
+        return Ok(vec![1.0; draws.weights.len()]);
+    }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
         Normalize::All => Largest::OfAll(f64::from(memory.min_sequence_weight())),
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
-    importance_weights(&weights, options.beta, draws.total, draws.count as u64, largest)
+    importance_weights(&weights, options.beta, draws.total, draws.sampleable as u64, largest)
 }
 
 /// Draws sequences into the arrays of `out` or into new ones.

@@ -20,17 +20,18 @@ use crate::replay::episode::Episode;
 use crate::replay::finite::check_non_negative;
 use crate::replay::memory::Memory;
 use crate::replay::power::raise_all;
+use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::sequence_window::{Border, EpisodeLength, SequenceShape};
-use crate::replay::sum_tree::SumTree;
+use crate::replay::sum_tree::leaf;
 
 /// The anchors of all closed episodes for one shape of sequences.
 #[derive(Debug)]
 pub(super) struct Anchors {
-    shape: SequenceShape,
+    pub shape: SequenceShape,
     /// The first step that may be an anchor.
-    first: usize,
-    /// The weight of each slot that holds an anchor's step; 0 for all others.
-    pub tree: SumTree,
+    pub first: usize,
+    /// Over the slots of the entries: those that hold an anchor's step can be drawn.
+    pub index: SamplingIndex,
 }
 
 /// New errors of the steps of sequences.
@@ -62,12 +63,21 @@ impl Memory {
         }
         // First the old ones go, so that two sets never take memory together.
         self.anchors = None;
-        let tree = SumTree::new(self.max_step())?;
-        self.anchors = Some(Box::new(Anchors { shape, first, tree }));
+        let mut index = SamplingIndex::new(self.max_step())?;
+        index.set_limit(self.settings.max_times_sampled)?;
+        self.anchors = Some(Box::new(Anchors { shape, first, index }));
         for at in 0..self.closed.len() {
             self.weigh_anchors(self.closed[at], 0..usize::MAX);
         }
         Ok(())
+    }
+
+    /// Adds the anchors of an episode that was closed.
+    pub(super) fn add_anchors(&mut self, index: u32) {
+        if let Some(anchors) = &mut self.anchors {
+            anchors.index.insert_episode(self.episodes[index as usize].number, index);
+            self.weigh_anchors(index, 0..usize::MAX);
+        }
     }
 
     /// Computes the weights of an episode's anchors that learn from one of the steps `changed`.
@@ -77,31 +87,35 @@ impl Memory {
         let (length, actions) = (episode.length(), episode.actions());
         let errors = StepErrors::new(self, episode);
         let mut slots = Vec::new();
-        let mut weights = Vec::new();
+        let mut leaves = Vec::new();
         for anchor in anchors.shape.anchors(length, anchors.first) {
             let learned = anchors.shape.learned(actions, anchor);
             if learned.start < changed.end && changed.start < learned.end {
                 slots.push(episode.slot_of(anchor as u32) as u32);
-                weights.push(errors.weight(learned, self.settings.sequence_eta));
+                let is_drawable = errors.base[anchor] > 0.0;
+                let weight = errors.weight(learned, self.settings.sequence_eta);
+                leaves.push(leaf(weight, is_drawable));
             }
         }
-        anchors.tree.set_many(&slots, &weights);
+        anchors.index.set_many(&slots, &mut leaves);
         self.anchors = Some(anchors);
     }
 
     /// Removes the anchors of an episode that is evicted.
     pub(super) fn remove_anchors(&mut self, episode: &Episode) {
         let Some(anchors) = &mut self.anchors else { return };
+        anchors.index.remove_episode(episode.number);
         for slots in episode.pieces() {
-            let zeros = std::iter::repeat_n(0.0, slots.len());
-            anchors.tree.set_run(slots.start, zeros);
+            anchors.index.remove_run(slots);
         }
     }
 
     /// Forgets the anchors where the settings say that others may be drawn.
     pub(super) fn check_anchors(&mut self) {
         let first = self.settings.unpadded_stack() - 1;
-        if self.anchors.as_ref().is_some_and(|anchors| anchors.first != first) {
+        let limit = self.settings.max_times_sampled;
+        let fits = |anchors: &Anchors| anchors.first == first && anchors.index.limit() == limit;
+        if !self.anchors.as_deref().is_none_or(fits) {
             self.anchors = None;
         }
     }
@@ -167,7 +181,7 @@ impl Memory {
             return Err(no_sequences());
         }
         let mut gone = 0;
-        let (mut slots, mut weights) = (Vec::new(), Vec::new());
+        let (mut slots, mut leaves) = (Vec::new(), Vec::new());
         let (epsilon, exponent) = (self.settings.priority_epsilon, self.settings.priority_exponent);
         let mut powers = priorities.to_vec();
         if kind == PriorityKind::Error {
@@ -191,10 +205,10 @@ impl Memory {
                 return Err(Error::value("priority", expected, short(priority)));
             }
             slots.push(slot as u32);
-            weights.push(weight);
+            leaves.push(leaf(weight, base > 0.0));
         }
         if let Some(anchors) = &mut self.anchors {
-            anchors.tree.set_many(&slots, &weights);
+            anchors.index.set_many(&slots, &mut leaves);
         }
         Ok(gone)
     }
@@ -218,7 +232,7 @@ impl Memory {
     }
 }
 
-fn no_sequences() -> Error {
+pub(super) fn no_sequences() -> Error {
     Error::State("sequences have no priorities yet: call sample_sequences() first".into())
 }
 

@@ -200,8 +200,6 @@ impl Memory {
         self.episodes[index as usize].ending = Some(ending);
         self.write_returns(index, 0..base.len(), &computed.returns);
         self.write_weights(index, 0..base.len(), &base, &computed.weights);
-        self.drawable += self.count_drawable(&self.episodes[index as usize]);
-        self.weigh_anchors(index, 0..usize::MAX);
         self.finish(index);
     }
 

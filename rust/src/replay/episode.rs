@@ -61,6 +61,8 @@ pub struct Episode {
     /// Usually one, and a second where the ring wraps.
     extents: SmallVec<[Extent; 1]>,
     len: u32,
+    /// Its number in the order of closing.
+    pub number: u32,
     /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
     pub reserve: SlotRun,
     pub ending: Option<Ending>,
@@ -68,7 +70,8 @@ pub struct Episode {
 
 impl Episode {
     pub fn new(serial: u64) -> Self {
-        Self { serial, extents: SmallVec::new(), len: 0, reserve: SlotRun::default(), ending: None }
+        let reserve = SlotRun::default();
+        Self { serial, extents: SmallVec::new(), len: 0, number: 0, reserve, ending: None }
     }
 
     /// Entries, the final state's included.

@@ -3,13 +3,16 @@
 //! Before the first step it is the template's value, which is stored once. So an episode of E entries has
 //! `(E - 1) / period` rows, and all episodes together have at most a row per `period` slots.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
+use crate::replay::episode::Episode;
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::memory::Memory;
 use crate::spec::{FieldSpec, MAX_DIMS, shape_text};
 
 /// The recurrent state that a memory stores.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecurrentSpec {
     /// Its dtype and shape.
     pub field: FieldSpec,
@@ -28,6 +31,20 @@ impl RecurrentSpec {
             return Err(Error::kind("recurrent", expected, got));
         }
         Ok(Self { field, initial, period })
+    }
+
+    /// Whether field, bytes and period fit together.
+    pub(super) fn is_valid(&self) -> bool {
+        let Self { field, initial, period } = self;
+        *period > 0
+            && field.itemsize > 0
+            && field.shape.len() <= MAX_DIMS
+            && field.checked_nbytes() == Some(initial.len())
+    }
+
+    /// The states that are stored of an episode of so many actions.
+    pub(super) fn states_of(&self, actions: usize) -> usize {
+        actions.saturating_sub(1) / self.period
     }
 
     /// Bytes that states and their bookkeeping take beside `max_step` entries, at most.
@@ -98,11 +115,9 @@ impl RecurrentStates {
         row as usize
     }
 
-    /// Adds rows for an episode of `entries` entries, whose bytes the caller writes.
-    pub fn restore(&mut self, index: u32, entries: usize) {
-        for _ in self.stored_steps(0, entries) {
-            self.add_row(index);
-        }
+    /// Adds rows for an episode of so many actions, whose bytes the caller writes, and returns them.
+    pub fn restore(&mut self, index: u32, actions: usize) -> Vec<u32> {
+        (0..self.spec.states_of(actions)).map(|_| self.add_row(index) as u32).collect()
     }
 
     /// Drops the states of an episode.
@@ -131,11 +146,10 @@ impl RecurrentStates {
         rows.into_iter().flatten().map(|&row| self.row(row))
     }
 
-    /// The bytes of a row of an episode, to be written.
-    pub fn row_mut(&mut self, index: u32, at: usize) -> Option<&mut [u8]> {
-        let row = *self.of_episode.get(index as usize)?.get(at)? as usize;
+    /// The bytes of a row, to be written.
+    pub fn row_mut(&mut self, row: u32) -> &mut [u8] {
         let size = self.spec.initial.len();
-        Some(&mut self.rows[row * size..][..size])
+        &mut self.rows[row as usize * size..][..size]
     }
 }
 
@@ -143,6 +157,13 @@ impl Memory {
     /// Steps from one stored recurrent state to the next; 1 where none are stored.
     pub fn recurrent_period(&self) -> usize {
         self.recurrent.as_ref().map_or(1, |states| states.spec.period)
+    }
+
+    /// The stored recurrent states of an episode, in order.
+    pub(super) fn recurrent_states(&self, episode: &Episode) -> impl Iterator<Item = &[u8]> {
+        let index = self.serials.get(&episode.serial);
+        let states = self.recurrent.as_ref().zip(index);
+        states.into_iter().flat_map(|(states, &index)| states.of_episode(index))
     }
 
     /// The recurrent state that is stored; None in a memory without.

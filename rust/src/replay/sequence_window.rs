@@ -9,13 +9,15 @@
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 /// Steps of a sequence at most.
 const MAX_STEPS: usize = u32::MAX as usize >> 1;
 
 /// The rule for windows that do not lie in their episode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Border {
     /// Steps outside of the episode are not valid.
     #[default]
@@ -51,7 +53,7 @@ pub struct EpisodeLength {
 }
 
 /// The sequences that a call asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceShape {
     /// Steps to learn from.
     pub length: usize,

@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
+use crate::replay::age_order::AgeOrder;
+use crate::replay::anchors::no_sequences;
+use crate::replay::draw::{Drawn, TooFew};
 use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
+use crate::replay::sampling_index::{ClosedEpisodes, SamplingIndex};
 use crate::replay::sequence_window::{Border, SequenceShape, Window};
-use crate::replay::transition::uniform;
 use crate::spec::{FIELDS, Field};
 
 /// Bytes that a draw needs per sequence, at most.
@@ -33,8 +37,10 @@ pub struct SequenceDraws {
     pub weights: Vec<f32>,
     /// Probability of each anchor.
     pub probabilities: Vec<f64>,
-    /// Anchors that could be drawn.
-    pub count: usize,
+    /// The sampler that they were drawn by.
+    pub sampler: Sampler,
+    /// Anchors with a weight above 0 before the draw.
+    pub sampleable: usize,
     /// The sum of their weights.
     pub total: f64,
     /// Rows of a sequence.
@@ -57,35 +63,43 @@ pub struct SequenceFlags<'a> {
 }
 
 impl Memory {
-    /// Draws `count` sequences with replacement, each with probability weight / sum of the anchors' weights. Fails with
-    /// [`Error::State`] and the reason when nothing can be drawn. Takes O(count log `max_step`), and at the first call
-    /// for this shape O(`max_step`).
-    pub fn draw_sequences(&mut self, count: usize, shape: &SequenceShape) -> Result<SequenceDraws> {
+    /// Draws `count` sequences. Fails with [`Error::State`] and the reason when there are too few to draw; nothing is counted
+    /// then. Takes the time of [`Memory::draw_by`], and at the first call for this shape O(`max_step`).
+    pub fn draw_sequences(
+        &mut self,
+        sampler: Sampler,
+        count: usize,
+        shape: &SequenceShape,
+    ) -> Result<SequenceDraws> {
         shape.check()?;
         check_allocatable(count.saturating_mul(DRAW_BYTES_PER_SEQUENCE))?;
         self.make_anchors(shape)?;
-        let nothing = || Error::State(self.why_no_sequence(shape));
-        let tree = &self.anchors.as_ref().ok_or_else(nothing)?.tree;
-        if tree.positive() == 0 {
-            return Err(nothing());
+        if SamplingIndex::needs_age_order(sampler) {
+            self.make_age_order();
         }
-        let total = tree.total();
-        let mut targets: Vec<f64> = (0..count).map(|_| uniform(&mut self.rng) * total).collect();
-        let mut slots = Vec::new();
-        tree.find(&mut targets, &mut slots);
-        let weights = tree.weights(&slots);
-        let probabilities = weights.iter().map(|&weight| f64::from(weight) / total).collect();
-        let count = tree.positive();
+        let Some(anchors) = &mut self.anchors else { return Err(no_sequences()) };
+        let index = &mut anchors.index;
+        let (total, drawable) = (index.weight_sum(), index.num_drawable());
+        let sampleable = index.num_sampleable();
+        if drawable == 0 || (sampler.is_weighted() && sampleable == 0) {
+            return Err(Error::State(self.why_no_sequence(shape)));
+        }
+        let none = AgeOrder::default();
+        let age = self.age.as_ref().unwrap_or(&none);
+        let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
+        let drawn = index.draw(sampler, count, &closed, &mut self.rng)?;
+        let Drawn { slots, .. } = drawn.map_err(|TooFew(have)| {
+            Error::State(format!(
+                "too few sequences for sampler='{sampler}': need {count}, have {have}"
+            ))
+        })?;
+        let weights: Vec<f32> = slots.iter().map(|&slot| index.weight(slot as usize)).collect();
+        let of = |&weight| sampler.probability(weight, total, drawable);
+        let probabilities = weights.iter().map(of).collect();
         let period = self.recurrent_period();
         let sequences = slots.iter().map(|&slot| self.sequence_at(slot, shape, period)).collect();
-        Ok(SequenceDraws {
-            sequences,
-            weights,
-            probabilities,
-            count,
-            total,
-            rows: shape.rows(period),
-        })
+        let rows = shape.rows(period);
+        Ok(SequenceDraws { sequences, weights, probabilities, sampler, sampleable, total, rows })
     }
 
     fn sequence_at(&self, slot: u32, shape: &SequenceShape, period: usize) -> Sequence {
@@ -100,7 +114,7 @@ impl Memory {
 
     /// The smallest weight of a sequence that can be drawn, of the shape last asked for. Takes O(`max_step`).
     pub fn min_sequence_weight(&self) -> f32 {
-        self.anchors.as_ref().map_or(0.0, |anchors| anchors.tree.smallest())
+        self.anchors.as_ref().map_or(0.0, |anchors| anchors.index.min_weight())
     }
 
     fn why_no_sequence(&self, shape: &SequenceShape) -> String {
@@ -120,8 +134,16 @@ impl Memory {
                 _ => first + length,
             };
             return format!(
-                "nothing to sample: border={border}, burn_in={burn_in}, length={length}, after={after} and \
+                "nothing to sample: border='{border}', burn_in={burn_in}, length={length}, after={after} and \
                  frame_stack={stack} need an episode of at least {needed} entries, the longest has {longest}"
+            );
+        }
+        let limit = self.settings.max_times_sampled;
+        let drawable = self.anchors.as_ref().map_or(0, |anchors| anchors.index.num_drawable());
+        if limit > 0 && drawable == 0 {
+            return format!(
+                "nothing to sample: need at least 1 sequence, have 0 that were drawn less often than \
+                 max_times_sampled={limit}"
             );
         }
         self.why_all_weights_are_zero()

@@ -2,7 +2,9 @@
 
 use cogrs::error::Error;
 use cogrs::replay::anchors::SequenceErrors;
+use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::corrections::PriorityKind;
+use cogrs::replay::sampler::Sampler;
 use cogrs::replay::sequence_window::{Border, SequenceShape};
 use cogrs::spec::Field;
 use proptest::collection::vec;
@@ -31,14 +33,14 @@ fn added() -> impl Strategy<Value = Added> {
 fn draw(sequenced: &mut Sequenced, shape: &SequenceShape) {
     let weights = sequenced.weights(shape);
     let total: f64 = weights.values().sum();
-    let drawn = sequenced.memory.draw_sequences(12, shape);
+    let drawn = sequenced.memory.draw_sequences(Sampler::Prioritized, 12, shape);
     let Ok(draws) = drawn else {
         assert!(total == 0.0 && matches!(drawn, Err(Error::State(_))), "{drawn:?} of {total}");
         return;
     };
     let near = |one: f64, other: f64| (one - other).abs() <= 1e-5 * other.abs();
     assert!(near(draws.total, total), "{} for {total}", draws.total);
-    assert_eq!(draws.count, weights.values().filter(|&&weight| weight > 0.0).count());
+    assert_eq!(draws.sampleable, weights.values().filter(|&&weight| weight > 0.0).count());
     for (at, sequence) in draws.sequences.iter().enumerate() {
         let weight = f64::from(draws.weights[at]);
         assert!(weight > 0.0 && near(weight, weights[&sequence.anchor]));
@@ -120,7 +122,7 @@ fn late_reward_changes_the_weights_of_the_sequences_that_learn_from_it() {
     let mut late = new_memory(40);
     let mut early = new_memory(40);
     let first = late.add_episode(columns.rows(), &weights, &Default::default()).unwrap();
-    late.draw_sequences(1, &wanted).unwrap();
+    late.draw_sequences(Sampler::Prioritized, 1, &wanted).unwrap();
     late.add_reward(first + 7, &[3.0, -1.0]).unwrap();
     let mut changed = entries(12);
     changed[7].reward[0] += 3.0;
@@ -128,8 +130,9 @@ fn late_reward_changes_the_weights_of_the_sequences_that_learn_from_it() {
     let columns = Columns::new(&changed);
     early.add_episode(columns.rows(), &weights, &Default::default()).unwrap();
     // As many random numbers as of the other memory.
-    early.draw_sequences(1, &wanted).unwrap();
-    let drawn = [&mut late, &mut early].map(|memory| memory.draw_sequences(50, &wanted).unwrap());
+    early.draw_sequences(Sampler::Prioritized, 1, &wanted).unwrap();
+    let drawn = [&mut late, &mut early]
+        .map(|memory| memory.draw_sequences(Sampler::Prioritized, 50, &wanted).unwrap());
     assert_eq!(drawn[0].weights, drawn[1].weights);
     assert_eq!(drawn[0].total.to_bits(), drawn[1].total.to_bits());
 }
@@ -139,11 +142,11 @@ fn sequences_are_drawn_in_proportion_to_their_weights() {
     let mut memory = new_memory(100);
     let first = add_episode(&mut memory, 40);
     let wanted = shape(5, 2, 0, 5);
-    memory.draw_sequences(1, &wanted).unwrap();
+    memory.draw_sequences(Sampler::Prioritized, 1, &wanted).unwrap();
     let anchors: Vec<u64> = (0..8).map(|at| first + at * 5).collect();
     let priorities: Vec<f64> = (1..9).map(f64::from).collect();
     memory.update_sequence_priority(&anchors, &priorities, PriorityKind::Weight).unwrap();
-    let draws = memory.draw_sequences(36_000, &wanted).unwrap();
+    let draws = memory.draw_sequences(Sampler::Prioritized, 36_000, &wanted).unwrap();
     assert_eq!(draws.total, 36.0);
     let mut counts = [0.0; 8];
     for sequence in &draws.sequences {
@@ -164,25 +167,34 @@ fn update_of_sequences_that_are_gone_or_no_anchors_is_counted() {
         memory.update_sequence_priority(ids, &vec![priority; ids.len()], PriorityKind::Error)
     };
     assert!(matches!(update(&mut memory, &ids, 1.0), Err(Error::State(_))));
-    memory.draw_sequences(1, &shape(4, 0, 0, 4)).unwrap();
+    memory.draw_sequences(Sampler::Prioritized, 1, &shape(4, 0, 0, 4)).unwrap();
     assert_eq!(update(&mut memory, &ids, 4.0).unwrap(), 2);
     assert!(matches!(update(&mut memory, &ids, -1.0), Err(Error::Value { .. })));
     // The weight of the first anchor is now 2, those of 4 and 6 are 1.
-    assert_eq!(memory.draw_sequences(1, &shape(4, 3, 9, 4)).unwrap().total, 4.0);
+    assert_eq!(
+        memory.draw_sequences(Sampler::Prioritized, 1, &shape(4, 3, 9, 4)).unwrap().total,
+        4.0
+    );
     // Another length makes the anchors anew.
-    assert_eq!(memory.draw_sequences(1, &shape(5, 3, 9, 4)).unwrap().total, 3.0);
+    assert_eq!(
+        memory.draw_sequences(Sampler::Prioritized, 1, &shape(5, 3, 9, 4)).unwrap().total,
+        3.0
+    );
 }
 
 #[test]
 fn row_of_errors_without_a_step_that_counts_leaves_the_weight() {
     let mut memory = new_memory(20);
     let first = add_episode(&mut memory, 8);
-    memory.draw_sequences(1, &shape(4, 0, 0, 4)).unwrap();
+    memory.draw_sequences(Sampler::Prioritized, 1, &shape(4, 0, 0, 4)).unwrap();
     let mask = [false, false, false, false, true, false, true, false];
     let errors = [9.0, 9.0, 9.0, 9.0, 4.0, f64::NAN, 4.0, -1.0];
     let given = SequenceErrors { errors: &errors, steps: 4, mask: Some(&mask) };
     assert_eq!(memory.update_sequence_errors(&[first, first + 4], given).unwrap(), 0);
-    assert_eq!(memory.draw_sequences(1, &shape(4, 0, 0, 4)).unwrap().total, 3.0);
+    assert_eq!(
+        memory.draw_sequences(Sampler::Prioritized, 1, &shape(4, 0, 0, 4)).unwrap().total,
+        3.0
+    );
     let bad = SequenceErrors { mask: None, ..given };
     let refused = memory.update_sequence_errors(&[first, first + 4], bad);
     assert!(matches!(refused, Err(Error::Value { .. })));
@@ -195,7 +207,7 @@ fn sequences_of_episodes_that_are_too_short_name_the_length_that_is_needed() {
     let mut memory = new_memory(20);
     let dropped = SequenceShape { border: Border::Drop, ..shape(4, 5, 2, 1) };
     let why = |memory: &mut cogrs::replay::memory::Memory, shape: &SequenceShape| {
-        memory.draw_sequences(1, shape).unwrap_err().to_string()
+        memory.draw_sequences(Sampler::Prioritized, 1, shape).unwrap_err().to_string()
     };
     assert!(why(&mut memory, &dropped).contains("no episode has been closed yet"));
     add_episode(&mut memory, 10);
@@ -238,4 +250,76 @@ fn memory_without_recurrent_states_takes_none() {
     let with = Sequenced::new(SMALL, 10, 2);
     assert!(with.memory.nbytes() > memory.nbytes());
     assert_eq!(with.memory.spec()[Field::State], memory.spec()[Field::State]);
+}
+
+#[test]
+fn loaded_memory_has_the_recurrent_states_and_the_priorities_of_sequences() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let wanted = shape(3, 4, 1, 2);
+    for period in [1, 3] {
+        let mut sequenced = Sequenced::new(SMALL, 60, period);
+        set(&mut sequenced.memory, |settings| settings.max_times_sampled = 3);
+        for (actions, last) in
+            [(9, true), (0, false), (14, false), (1, true), (30, true), (12, false)]
+        {
+            sequenced.add(actions, 5, last, Some(1.0));
+        }
+        sequenced.weights(&wanted);
+        let draws = sequenced.memory.draw_sequences(Sampler::Fifo, 4, &wanted).unwrap();
+        sequenced.update(&draws, &wanted);
+        save(&sequenced.memory, 1, &path).unwrap();
+        let mut loaded = CheckpointFile::open(&path).unwrap().load(true).unwrap();
+        let mut drawn = Vec::new();
+        for memory in [&mut sequenced.memory, &mut loaded] {
+            let draws = memory.draw_sequences(Sampler::Fifo, 5, &wanted).unwrap();
+            let mut recurrent = vec![0; 5 * RECURRENT];
+            memory.gather_recurrent(&draws, &mut recurrent);
+            let ids: Vec<u64> = memory.sequence_ids(&draws).collect();
+            drawn.push((draws.weights, draws.total.to_bits(), recurrent, ids));
+        }
+        assert_eq!(drawn[0], drawn[1]);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        assert!(CheckpointFile::open(&path).is_err());
+    }
+}
+
+#[test]
+fn sequence_is_given_at_most_max_times_sampled_times() {
+    let mut memory = new_memory(40);
+    set(&mut memory, |settings| settings.max_times_sampled = 1);
+    let first = add_episode(&mut memory, 12);
+    let wanted = shape(4, 0, 0, 4);
+    let draws = memory.draw_sequences(Sampler::Fifo, 2, &wanted).unwrap();
+    let anchors: Vec<u64> = draws.sequences.iter().map(|sequence| sequence.anchor).collect();
+    assert_eq!(anchors, [first, first + 4]);
+    let text = memory.draw_sequences(Sampler::Fifo, 2, &wanted).unwrap_err().to_string();
+    assert_eq!(text, "too few sequences for sampler='fifo': need 2, have 1");
+    memory.draw_sequences(Sampler::Uniform, 1, &wanted).unwrap();
+    let text = memory.draw_sequences(Sampler::Uniform, 1, &wanted).unwrap_err().to_string();
+    assert!(text.contains("max_times_sampled=1"), "{text}");
+    let second = add_episode(&mut memory, 4);
+    let draws = memory.draw_sequences(Sampler::Lifo, 1, &wanted).unwrap();
+    assert_eq!(draws.sequences[0].anchor, second);
+}
+
+#[test]
+fn each_sampler_draws_anchors_with_its_own_probabilities() {
+    let mut memory = new_memory(40);
+    let first = add_episode(&mut memory, 12);
+    let wanted = shape(4, 0, 0, 4);
+    memory.draw_sequences(Sampler::Uniform, 1, &wanted).unwrap();
+    let ids = [first, first + 4, first + 8];
+    memory.update_sequence_priority(&ids, &[2.0, 0.0, 6.0], PriorityKind::Weight).unwrap();
+    let mut drawn = |sampler, count| {
+        let draws = memory.draw_sequences(sampler, count, &wanted).unwrap();
+        let steps = draws.sequences.iter().map(|sequence| sequence.anchor - first);
+        (steps.collect::<Vec<_>>(), draws.probabilities)
+    };
+    assert_eq!(drawn(Sampler::Highest, 3), (vec![8, 0, 4], vec![1.0; 3]));
+    assert_eq!(drawn(Sampler::Lowest, 2), (vec![4, 0], vec![1.0; 2]));
+    assert_eq!(drawn(Sampler::Uniform, 2).1, [1.0 / 3.0; 2]);
+    // Each of the four parts of the sum has the probability of its sequence.
+    assert_eq!(drawn(Sampler::Stratified, 4), (vec![0, 8, 8, 8], vec![0.25, 0.75, 0.75, 0.75]));
 }
