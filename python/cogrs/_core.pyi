@@ -425,7 +425,7 @@ class ReplayMemory(ReplayWriter):
         """Template of info: zeros of its dtype and shape."""
     @property
     def recurrent(self) -> npt.NDArray[Any] | None:
-        """The recurrent state before step 0 of every episode, a new array; None if none is stored."""
+        """The recurrent state before step 0 of every episode, a copy; None if none is stored."""
     @property
     def recurrent_period(self) -> int:
         """Steps from one stored recurrent state to the next; 1 where none is stored."""
@@ -647,8 +647,8 @@ class ReplayMemory(ReplayWriter):
 
         Errors of two dimensions, or a mask, set the weights of sequences instead: those of the
         anchors `id` of the length, period and border that `sample_sequences` last asked for. The
-        error of a sequence is sequence_eta * max + (1 - sequence_eta) * mean of its row (Kapturowski
-        et al. 2019, section 2.3). The weights of steps do not change with it.
+        error of a sequence is sequence_eta * max + (1 - sequence_eta) * mean of its row
+        (Kapturowski et al. 2019, section 2.3). The weights of steps do not change with it.
 
         Args:
             id: One id or many.
@@ -948,6 +948,24 @@ def publish_through(
     """
 
 # -- cache.rs -------------------------------------------------------------------------------------
+
+def set_cache_sequences(
+    memory: ReplayMemory,
+    length: int,
+    burn_in: int = 0,
+    after: int = 0,
+    period: int = 1,
+    border: str = "clip",
+) -> None:
+    """Make the caches of a memory, and of stores and mixers like it, hold sequences.
+
+    Raises:
+        TypeError, ValueError: As `ReplayMemory.sample_sequences`.
+        RuntimeError: They are set already.
+    """
+
+def cache_sequences(memory: ReplayMemory) -> dict[str, Any] | None:
+    """Return the arguments of `set_cache_sequences`; None where caches hold transitions."""
 
 def draw_cache(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False, pack: int = 0

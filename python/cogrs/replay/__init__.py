@@ -4,7 +4,8 @@ Modules that need ZeroMQ are imported when they are first used.
 
 | question | file |
 |---|---|
-| what a batch, a sample and an episode are made of | `batch.py`; a sample of sequences `sequence_batch.py` |
+| what a batch, a sample and an episode are made of | `batch.py`, of `entry.py` |
+| what sequences are made of; in caches, and their priorities | `sequence_batch.py`; `sequence_priority.py` |
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
@@ -25,7 +26,6 @@ from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
 from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
-    Entry,
     Episode,
     IdBatch,
     NStepBatch,
@@ -35,10 +35,15 @@ from cogrs.replay.batch import (
     Sample,
     WeightedSample,
 )
+from cogrs.replay.entry import Entry
 from cogrs.replay.recorder import Recorder
 from cogrs.replay.sequence_batch import (
+    IdSequenceBatch,
+    NStepIdSequenceBatch,
+    NStepSequenceBatch,
     NStepSequences,
     NStepWeightedSequences,
+    SequenceBatch,
     Sequences,
     WeightedSequences,
 )
@@ -77,10 +82,13 @@ __all__ = [
     "Entry",
     "Episode",
     "IdBatch",
+    "IdSequenceBatch",
     "KeyPair",
     "NStepBatch",
     "NStepIdBatch",
+    "NStepIdSequenceBatch",
     "NStepSample",
+    "NStepSequenceBatch",
     "NStepSequences",
     "NStepWeightedSample",
     "NStepWeightedSequences",
@@ -92,6 +100,7 @@ __all__ = [
     "ReplaySampler",
     "ReplayWriter",
     "Sample",
+    "SequenceBatch",
     "Sequences",
     "ServerConnectionStats",
     "ServerStats",

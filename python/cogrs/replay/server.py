@@ -29,6 +29,7 @@ from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.pubsub.publisher import Publisher
+from cogrs.replay.sequence_priority import SequencePriority, set_sequences
 from cogrs.replay.serving.listeners import Listeners
 from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.stats import info_lines
@@ -36,6 +37,7 @@ from cogrs.validation import check_count, check_flag, check_timeout
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     import numpy.typing as npt
 
@@ -82,6 +84,9 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         log_seconds: float | None = 10.0,
         ids: bool = False,
         nstep: bool = False,
+        sequences: Mapping[str, Any] | None = None,
+        recurrent: npt.ArrayLike | None = None,
+        recurrent_period: int = 1,
         key: KeyLike | None = None,
         allow: KeysLike | None = None,
         allow_samplers: KeysLike | None = None,
@@ -115,6 +120,12 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
                 and `update_priority` sends errors back.
             nstep: Whether caches carry n-step returns and their discounts, so that batches have
                 those of `ReplayMemory.sample(nstep_return=True)`.
+            sequences: Arguments of `ReplayMemory.sample_sequences` (`length`, `burn_in`, `after`,
+                `period`, `border`), which make the rows of caches and batches sequences. With
+                `nstep`, `after` has to be at least multi_step.
+            recurrent: Template of the policy's recurrent state, as of `ReplayMemory`; the memories
+                of clients store it too.
+            recurrent_period: As of `ReplayMemory`.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 messages are encrypted, and clients and server prove to each other that they hold
                 their keys. Its workers and proxies, in other processes too, have the same pair.
@@ -143,7 +154,10 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         pub_hwm = check_count("pub_hwm", pub_hwm)
         curve = Curve.of_server(key, allow, allow_samplers)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
-        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
+        states: Any = {"recurrent": recurrent, "recurrent_period": recurrent_period}
+        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **states)
+        if sequences is not None:
+            set_sequences(self._rem, sequences)
         self._ids = check_flag("ids", ids)
         check_flag("nstep", nstep)
         period = check_timeout("log_seconds", log_seconds, above=True)
@@ -258,7 +272,8 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
             `ids=True` an `IdBatch`: `(prev, next, weight, id, sender)`. With `nstep=True` an
-            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last.
+            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last. With
+            `sequences` a `SequenceBatch`, `IdSequenceBatch`, ... of B sequences instead.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
@@ -279,6 +294,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         priority: npt.ArrayLike,
         *,
         absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
     ) -> None:
         """Send errors back to the clients, which take them by `apply_priorities`; never waits.
 
@@ -291,6 +307,9 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, or its weight; finite and >= 0, (B,).
             absolute: Whether the priority is the weight, as of `ReplayMemory.update_priority`.
+            mask: Of sequences, whose id is `anchor_id` and whose priority may have shape
+                (B, steps): which errors count, as of `ReplayMemory.update_priority`. The memory's
+                `sequence_eta` mixes them.
 
         Raises:
             TypeError: An argument is not made of numbers, or `absolute` is neither True nor False;
@@ -301,7 +320,10 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         self._transport.check()
         if not self._ids:
             raise RuntimeError("this server has no ids: make it with ids=True")
-        priorities = Priorities.of(id, sender, priority, absolute=absolute)
+        sequences = SequencePriority.of(self._rem)
+        priorities = Priorities.of(
+            id, sender, priority, absolute=absolute, mask=mask, sequences=sequences
+        )
         priorities.publish(self._rem.uuid, self._publisher.publish_priorities)
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:

@@ -184,7 +184,7 @@ pub fn episode<'py>(
     EPISODE.of(py, items)
 }
 
-static ENTRY: BatchClass = BatchClass::new("Entry");
+static ENTRY: BatchClass = BatchClass::in_module("cogrs.replay.entry", "Entry");
 static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.

@@ -20,7 +20,7 @@ use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
-use crate::python::sequence_plan::SequenceKind;
+use crate::python::sequence_plan::{SequenceKind, SequenceRow};
 use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
 use crate::python::template::Template;
@@ -283,7 +283,8 @@ impl ReplayMemory {
         let importance = importance_options(beta, normalize)?;
         let sampler = sampler.map(sequences::sampler).transpose()?;
         let _ = wait;
-        let kind = SequenceKind { nstep: nstep_return, importance, sampler };
+        let row = SequenceRow::Sample;
+        let kind = SequenceKind { row, nstep: nstep_return, importance, sampler };
         sequences::draw(py, &self.handle, kind, shape, count, out)
     }
 

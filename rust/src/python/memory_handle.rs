@@ -6,7 +6,7 @@
 //! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 
@@ -16,6 +16,7 @@ use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::replay::memory::Memory;
 use crate::replay::sampler::Sampler;
+use crate::replay::sequence_window::SequenceShape;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -33,6 +34,8 @@ pub struct MemoryHandle {
     /// The recurrent state's, in a memory that stores it.
     pub recurrent: Option<Template>,
     recurrent_period: usize,
+    /// The sequences that caches hold; transitions where it is not set.
+    pub cache_sequences: OnceLock<SequenceShape>,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     fork_guard: ForkGuard,
@@ -50,6 +53,7 @@ impl MemoryHandle {
             templates,
             recurrent,
             recurrent_period,
+            cache_sequences: OnceLock::new(),
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }

@@ -78,7 +78,7 @@ fn named<T: Copy + Display>(
 }
 
 /// Draws sequences into the arrays of a plan; None when the settings have another layout by now.
-fn draw_into(
+pub(super) fn draw_into(
     memory: &mut Memory,
     plan: &SequencePlan,
     parts: &mut [&mut [u8]],
@@ -151,7 +151,7 @@ pub fn draw<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     handle.check_process()?;
     loop {
-        let plan = SequencePlan::new(handle, kind, shape, count)?;
+        let plan = SequencePlan::new(handle, handle.settings(), kind, shape, count)?;
         let dtypes = plan.dtypes(py, handle);
         let draw = |parts: &mut [&mut [u8]]| {
             handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))
@@ -170,7 +170,7 @@ pub fn draw<'py>(
 }
 
 /// `(steps, *columns)` from the arrays of a draw.
-fn sequences<'py>(
+pub(super) fn sequences<'py>(
     py: Python<'py>,
     kind: SequenceKind,
     mut arrays: Vec<Bound<'py, PyAny>>,

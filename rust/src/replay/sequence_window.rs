@@ -12,6 +12,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::spec::FieldSpec;
 
 /// Steps of a sequence at most.
 const MAX_STEPS: usize = u32::MAX as usize >> 1;
@@ -100,6 +101,15 @@ impl SequenceShape {
             }
         }
         Ok(())
+    }
+
+    /// A number that tells sequences of this shape, with such a recurrent state, from others and from transitions.
+    pub fn number(&self, recurrent: Option<&FieldSpec>) -> u32 {
+        let Self { length, burn_in, after, period, border } = self;
+        let state = recurrent.map(|field| (&field.dtype, &field.shape));
+        let text = format!("{length} {burn_in} {after} {period} {border} {state:?}");
+        // The flags of transitions are 14 bits.
+        crc32fast::hash(text.as_bytes()) | 1 << 31
     }
 
     /// Steps from the first of the burn-in to the last.

@@ -39,12 +39,25 @@ pub struct SequenceDraws {
     pub probabilities: Vec<f64>,
     /// The sampler that they were drawn by.
     pub sampler: Sampler,
-    /// Anchors with a weight above 0 before the draw.
+    /// Anchors that could be drawn before the draw.
+    pub drawable: usize,
+    /// Those with a weight above 0.
     pub sampleable: usize,
     /// The sum of their weights.
     pub total: f64,
     /// Rows of a sequence.
     pub rows: usize,
+}
+
+impl SequenceDraws {
+    /// The weight of the memory beside others whose sequences go into one batch.
+    pub fn share(&self) -> f64 {
+        match self.sampler {
+            Sampler::Prioritized | Sampler::Stratified => self.total,
+            Sampler::Uniform => self.drawable as f64,
+            Sampler::Fifo | Sampler::Lifo | Sampler::Highest | Sampler::Lowest => 1.0,
+        }
+    }
 }
 
 /// The flags of the steps of sequences, each `(n, T)`.
@@ -99,7 +112,16 @@ impl Memory {
         let period = self.recurrent_period();
         let sequences = slots.iter().map(|&slot| self.sequence_at(slot, shape, period)).collect();
         let rows = shape.rows(period);
-        Ok(SequenceDraws { sequences, weights, probabilities, sampler, sampleable, total, rows })
+        Ok(SequenceDraws {
+            sequences,
+            weights,
+            probabilities,
+            sampler,
+            drawable,
+            sampleable,
+            total,
+            rows,
+        })
     }
 
     fn sequence_at(&self, slot: u32, shape: &SequenceShape, period: usize) -> Sequence {
