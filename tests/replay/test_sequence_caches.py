@@ -39,7 +39,8 @@ def check(batch: Any, first: dict[int, int]) -> None:
         valid = batch.valid[row]
         numbers = first[begin] + (batch.id[row] - np.uint64(begin)).astype(int)
         assert batch.steps.state[row, :, 0, 0].tolist() == numbers.tolist()
-        assert valid[at] and batch.learn[row].sum() == 4
+        assert valid[at]
+        assert batch.learn[row].sum() == 4
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,10 @@ def test_batches_of_a_server_have_the_sequences_of_its_clients(
         first = {episode(actor.rem, 20, 100 * turn): 100 * turn for turn in range(1, 4)}
         for _ in range(3):
             assert actor.push_cache() == 0
-        batch = at.get_batch(8, wait=20.0)
+        batch = at.get_batch(6, wait=20.0)
         assert type(batch) is kind
-        assert batch.steps.state.shape == (8, T, 1, 2)
-        assert batch.recurrent.shape == (8, 0)
+        assert batch.steps.state.shape == (6, T, 1, 2)
+        assert batch.recurrent.shape == (6, 0)
         check(batch, first)
         assert (batch.weight > 0).all()
         if options.get("ids"):
@@ -123,8 +124,7 @@ def test_priorities_of_sequences_reach_the_anchors_of_their_client() -> None:
         errors[:, 3][batch.learn[:, 3]] = 1.0
         at.update_priority(batch.anchor_id, batch.sender, errors, mask=batch.learn)
         applied = actor.apply_priorities(timeout=20.0)
-        assert applied.entries == len(np.unique(batch.anchor_id))
-        assert applied[1:] == (0, 0, 0)
+        assert applied == (6, 0, 0, 0)
         drawn = actor.rem.sample_sequences(300, **SHAPE)  # type: ignore[arg-type]
         given = np.isin(drawn.anchor_id, batch.anchor_id)
         # eta * 9 + (1 - eta) * (9 + 9 + 9 + 1) / 4
