@@ -319,6 +319,9 @@ class Settings(_message.Message):
     PRIORITY_EPSILON_FIELD_NUMBER: _builtins.int
     FRAME_PADDING_FIELD_NUMBER: _builtins.int
     SEQUENCE_ETA_FIELD_NUMBER: _builtins.int
+    SAMPLER_FIELD_NUMBER: _builtins.int
+    MAX_TIMES_SAMPLED_FIELD_NUMBER: _builtins.int
+    REMOVER_FIELD_NUMBER: _builtins.int
     priority_exponent: _builtins.float
     mix_lambda: _builtins.float
     frame_stack: _builtins.int
@@ -333,6 +336,11 @@ class Settings(_message.Message):
     """"none", also when empty, "repeat" or "zero"."""
     sequence_eta: _builtins.float
     """Share of the largest error in the priority of a sequence; absent: 0.9."""
+    sampler: _builtins.str
+    """"prioritized", also when empty, or another sampler's name."""
+    max_times_sampled: _builtins.int
+    remover: _builtins.str
+    """"fifo", also when empty, "lifo", "lowest" or "highest"."""
     @_builtins.property
     def discount_factor(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -356,10 +364,13 @@ class Settings(_message.Message):
         priority_epsilon: _builtins.float = ...,
         frame_padding: _builtins.str = ...,
         sequence_eta: _builtins.float | None = ...,
+        sampler: _builtins.str = ...,
+        max_times_sampled: _builtins.int = ...,
+        remover: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "sequence_eta", b"sequence_eta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff", "sequence_eta", b"sequence_eta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "max_times_sampled", b"max_times_sampled", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "remover", b"remover", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff", "sampler", b"sampler", "sequence_eta", b"sequence_eta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__sequence_eta: _TypeAlias = _typing.Literal["sequence_eta"]  # noqa: Y015
     _WhichOneofArgType__sequence_eta: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta"]  # noqa: Y015

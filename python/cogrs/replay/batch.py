@@ -142,7 +142,7 @@ class Sample(NamedTuple):
 
     Fields:
         id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
+        probability: weight / weight_sum before the draw, or as the sampler says, float64 (B,).
         next_terminated: Whether next is the final state of a terminated episode, bool (B,).
     """
 
@@ -152,6 +152,11 @@ class Sample(NamedTuple):
     id: npt.NDArray[np.uint64]
     probability: npt.NDArray[np.float64]
     next_terminated: npt.NDArray[np.bool_]
+
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        return _missing_column(self, "times_sampled")
 
 
 class NStepSample(NamedTuple):
@@ -178,6 +183,11 @@ class NStepSample(NamedTuple):
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
 
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        return _missing_column(self, "times_sampled")
+
 
 class WeightedSample(NamedTuple):
     """A `Sample` with importance weights, as of `sample(beta=...)`.
@@ -195,6 +205,11 @@ class WeightedSample(NamedTuple):
     next_terminated: npt.NDArray[np.bool_]
     importance_weight: npt.NDArray[np.float32]
 
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        return _missing_column(self, "times_sampled")
+
 
 class NStepWeightedSample(NamedTuple):
     """An `NStepSample` with the importance weights of a `WeightedSample`.
@@ -210,6 +225,69 @@ class NStepWeightedSample(NamedTuple):
     next_terminated: npt.NDArray[np.bool_]
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
+    importance_weight: npt.NDArray[np.float32]
+
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        return _missing_column(self, "times_sampled")
+
+
+class CountedSample(NamedTuple):
+    """A `Sample` of a memory or view with `max_times_sampled`.
+
+    Fields:
+        times_sampled: How often prev's entry was given, this time included, uint32 (B,).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    times_sampled: npt.NDArray[np.uint32]
+
+
+class NStepCountedSample(NamedTuple):
+    """An `NStepSample` with the counts of a `CountedSample`."""
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    times_sampled: npt.NDArray[np.uint32]
+
+
+class CountedWeightedSample(NamedTuple):
+    """A `WeightedSample` with the counts of a `CountedSample`."""
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    times_sampled: npt.NDArray[np.uint32]
+    importance_weight: npt.NDArray[np.float32]
+
+
+class NStepCountedWeightedSample(NamedTuple):
+    """An `NStepWeightedSample` with the counts of a `CountedSample`."""
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    times_sampled: npt.NDArray[np.uint32]
     importance_weight: npt.NDArray[np.float32]
 
 
@@ -232,19 +310,28 @@ class Episode(NamedTuple):
 
 
 _OPTIONS = {
-    "nstep_return": "nstep_return=True",
-    "nstep_discount": "nstep_return=True",
-    "importance_weight": "beta=0.4",
+    "nstep_return": "sample with nstep_return=True",
+    "nstep_discount": "sample with nstep_return=True",
+    "importance_weight": "sample with beta=0.4",
+    "times_sampled": "set max_times_sampled of the memory or view",
 }
 
 
 def _missing_column(batch: Any, name: str) -> Any:
     text = f"{type(batch).__name__!r} object has no attribute {name!r}"
     if name in _OPTIONS:
-        text += f": sample with {_OPTIONS[name]}"
+        text += f": {_OPTIONS[name]}"
     raise AttributeError(text, name=name, obj=batch)
 
 
 if not TYPE_CHECKING:  # type checkers would take any attribute
-    for _class in (Sample, NStepSample, WeightedSample):
+    for _class in (
+        Sample,
+        NStepSample,
+        WeightedSample,
+        NStepWeightedSample,
+        CountedSample,
+        NStepCountedSample,
+        CountedWeightedSample,
+    ):
         _class.__getattr__ = _missing_column

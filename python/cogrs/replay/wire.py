@@ -43,6 +43,9 @@ SETTINGS = (
     "priority_epsilon",
     "frame_padding",
     "sequence_eta",
+    "sampler",
+    "max_times_sampled",
+    "remover",
 )
 
 SMALL_CACHE = 1 << 18
@@ -163,6 +166,8 @@ def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
     values["frame_padding"] = values["frame_padding"] or "none"
     if not sizes.settings.HasField("sequence_eta"):
         del values["sequence_eta"]
+    values["sampler"] = values["sampler"] or "prioritized"
+    values["remover"] = values["remover"] or "fifo"
     return values
 
 

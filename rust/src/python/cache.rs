@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::error::Error;
-use crate::python::batch::arrays;
+use crate::python::batch::{Outcome, arrays};
 use crate::python::batch_kind::BatchKind;
 use crate::python::block::BatchMemory;
 use crate::python::cache_plan::CachePlan;
@@ -26,7 +26,7 @@ pub fn draw_cache<'py>(
     let handle = &memory.get().handle;
     handle.check_process()?;
     let of_sequences = handle.cache_sequences.get().is_some();
-    if !of_sequences && handle.counters.num_sampleable() == 0 {
+    if !of_sequences && handle.counters.num_drawable_by(handle.settings().sampler) == 0 {
         return Ok(None);
     }
     let kind = BatchKind::Cache { ids, nstep };
@@ -36,21 +36,11 @@ pub fn draw_cache<'py>(
         let plan = CachePlan::new(handle, settings, kind, rows)?;
         let mut block = handle.pool.take(plan.layout().size())?;
         let mut parts = plan.layout().cut(block.bytes());
-        let drawn = handle.call(py, plan.bytes(), |memory| {
-            if !of_sequences && memory.num_sampleable() == 0 {
-                return Ok(None);
-            }
-            match plan.draw_into(memory, &mut parts) {
-                // No sequence can be drawn, or too few.
-                Err(Error::State(_)) if of_sequences => Ok(None),
-                drawn => drawn.map(Some),
-            }
-        })?;
-        match drawn {
-            None => return Ok(None),
-            // The settings changed meanwhile.
-            Some(None) => {}
-            Some(Some(share)) => break (share, block, plan),
+        let outcome = handle.call(py, plan.bytes(), |memory| plan.draw_into(memory, &mut parts))?;
+        match outcome {
+            Outcome::TooFew(_) => return Ok(None),
+            Outcome::OtherLayout => {}
+            Outcome::Drawn(share) => break (share, block, plan),
         }
     };
     let settings = plan.settings();

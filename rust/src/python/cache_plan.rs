@@ -6,7 +6,7 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 
 use crate::error::Result;
-use crate::python::batch::{arrays, draw_into, transitions};
+use crate::python::batch::{Outcome, arrays, draw_into, transitions};
 use crate::python::batch_kind::{BatchColumn, BatchKind};
 use crate::python::batch_plan::{BatchLayout, BatchPlan};
 use crate::python::cache::{in_sent_order, sent_flags};
@@ -43,7 +43,7 @@ impl CachePlan {
                 (SequenceRow::Cache, nstep)
             }
         };
-        let kind = SequenceKind { row, nstep, importance: None, sampler: None };
+        let kind = SequenceKind { row, nstep, importance: None };
         Ok(Self::Sequences(SequencePlan::new(handle, settings, kind, shape, rows)?))
     }
 
@@ -136,13 +136,14 @@ impl CachePlan {
         }
     }
 
-    /// Draws the rows of a cache. Returns the share of its memory among others; None when the settings have another layout by
-    /// now.
-    pub fn draw_into(&self, memory: &mut Memory, parts: &mut [&mut [u8]]) -> Result<Option<f64>> {
+    /// Draws the rows of a cache. What is drawn is the share of its memory among others.
+    pub fn draw_into(&self, memory: &mut Memory, parts: &mut [&mut [u8]]) -> Result<Outcome<f64>> {
         Ok(match self {
-            Self::Transitions(plan) => draw_into(memory, plan, parts)?.map(|draws| draws.total),
+            Self::Transitions(plan) => {
+                draw_into(memory, None, plan, parts)?.map(|draws| draws.share())
+            }
             Self::Sequences(plan) => {
-                sequences::draw_into(memory, plan, parts)?.map(|draws| draws.share())
+                sequences::draw_into(memory, None, plan, parts)?.map(|draws| draws.share())
             }
         })
     }

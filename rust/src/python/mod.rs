@@ -27,7 +27,7 @@
 //! | dtype and shape of a field (`cogrs.replay.convert.template` checks them); its values as bytes | `template`; `value_bytes`, `scalar` |
 //! | NumPy's C interface | `array` |
 //! | exceptions | `error` |
-//! | waits, Ctrl-C | `wait` |
+//! | waits, Ctrl-C; waits for episodes that are closed | `wait`; `close_signal` |
 //! | calls of Python code, and the end of the interpreter | `exit` |
 //! | forked children | `fork_guard` |
 //!
@@ -60,6 +60,7 @@ mod cache;
 mod cache_plan;
 mod cache_store;
 mod close_args;
+mod close_signal;
 mod context;
 mod description;
 mod entry_args;

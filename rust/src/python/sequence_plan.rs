@@ -12,7 +12,6 @@ use crate::python::batch_kind::{BatchClass, ImportanceOptions};
 use crate::python::batch_plan::BatchLayout;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::ArrayPlan;
-use crate::replay::sampler::Sampler;
 use crate::replay::sequence_window::SequenceShape;
 use crate::replay::sequences::DRAW_BYTES_PER_SEQUENCE;
 use crate::replay::settings::Settings;
@@ -38,8 +37,6 @@ pub struct SequenceKind {
     pub row: SequenceRow,
     pub nstep: bool,
     pub importance: Option<ImportanceOptions>,
-    /// None for that of the memory's settings.
-    pub sampler: Option<Sampler>,
 }
 
 /// One of the arrays that follow the fields of the steps.

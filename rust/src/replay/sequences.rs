@@ -76,7 +76,7 @@ pub struct SequenceFlags<'a> {
 }
 
 impl Memory {
-    /// Draws `count` sequences. Fails with [`Error::State`] and the reason when there are too few to draw; nothing is counted
+    /// Draws `count` sequences. Fails with [`Error::TooFew`] and the reason when there are too few to draw; nothing is counted
     /// then. Takes the time of [`Memory::draw_by`], and at the first call for this shape O(`max_step`).
     pub fn draw_sequences(
         &mut self,
@@ -95,14 +95,14 @@ impl Memory {
         let (total, drawable) = (index.weight_sum(), index.num_drawable());
         let sampleable = index.num_sampleable();
         if drawable == 0 || (sampler.is_weighted() && sampleable == 0) {
-            return Err(Error::State(self.why_no_sequence(shape)));
+            return Err(Error::TooFew(self.why_no_sequence(shape)));
         }
         let none = AgeOrder::default();
         let age = self.age.as_ref().unwrap_or(&none);
         let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
         let drawn = index.draw(sampler, count, &closed, &mut self.rng)?;
         let Drawn { slots, .. } = drawn.map_err(|TooFew(have)| {
-            Error::State(format!(
+            Error::TooFew(format!(
                 "too few sequences for sampler='{sampler}': need {count}, have {have}"
             ))
         })?;
