@@ -12,9 +12,10 @@ import flashbax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from peers import Buffer
 from timing import Job
 from workload import BURN_IN, EXPONENT, LEARNED, PERIOD, Workload
+
+from peers import Buffer
 
 NAME = "flashbax"
 
@@ -32,7 +33,7 @@ class Trajectories(Buffer):
     def sequences(self, count: int) -> Job:
         """One compiled call, waited for."""
         load = self.load
-        floats = {name: load.floats for name in ("reward", "prob", "value", "qvest")}
+        floats = dict.fromkeys(("reward", "prob", "value", "qvest"), load.floats)
         episode: dict[str, Any] = {"state": load.states, "action": load.actions, **floats}
         buffer = flashbax.make_prioritised_trajectory_buffer(
             add_batch_size=1,

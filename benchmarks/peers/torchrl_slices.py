@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
-from peers import Buffer
 from tensordict import TensorDict
 from timing import Job
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import SliceSampler
 from workload import BURN_IN, EPISODE, LEARNED, Workload
+
+from peers import Buffer
 
 NAME = "TorchRL"
 
@@ -32,7 +33,7 @@ class Slices(Buffer):
         floats = torch.as_tensor(load.floats)
         for number in range(load.episodes):
             names = ("reward", "prob", "value", "qvest")
-            step = {name: floats for name in names}
+            step = dict.fromkeys(names, floats)
             step |= {"state": torch.as_tensor(load.states), "action": torch.as_tensor(load.actions)}
             step["episode"] = torch.full((EPISODE,), number)
             buffer.extend(TensorDict(step, [EPISODE]))

@@ -431,7 +431,7 @@ class ReplayMemory(ReplayWriter):
         """Template of info: zeros of its dtype and shape."""
     @property
     def recurrent(self) -> npt.NDArray[Any] | None:
-        """The recurrent state before step 0 of every episode, a copy; None if none is stored."""
+        """The recurrent state before step 0 of every episode, a copy; None without `recurrent`."""
     @property
     def recurrent_period(self) -> int:
         """Steps from one stored recurrent state to the next; 1 where none is stored."""
@@ -861,7 +861,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
         nstep_return: Literal[False] = False,
@@ -921,7 +921,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         *,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
@@ -938,7 +938,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         *,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
@@ -955,7 +955,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         *,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",

@@ -8,8 +8,7 @@ import pytest
 
 from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs.replay import IdSequenceBatch, NStepIdSequenceBatch, ReplaySampler, SequenceBatch
-from tests.replay.memory.test_recurrent import INITIAL
-from tests.replay.memory.test_sequences import F, episode
+from tests.replay.sequence_steps import INITIAL, F, episode
 
 SHAPE = {"length": 4, "burn_in": 3, "after": 2, "period": 2}
 T = 9
@@ -97,7 +96,7 @@ def _row(array: Any, row: int) -> Any:
     return array[row : row + 1]
 
 
-def test_client_takes_over_the_recurrent_state_and_sends_it() -> None:
+def test_client_takes_over_the_recurrent_state_and_sends_states() -> None:
     with server(recurrent=INITIAL, recurrent_period=3) as at, client(at) as actor:
         assert actor.rem.recurrent is not None
         assert (actor.rem.recurrent.tolist(), actor.rem.recurrent_period) == ([-7.0], 3)

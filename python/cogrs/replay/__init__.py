@@ -5,11 +5,13 @@ Modules that need ZeroMQ are imported when they are first used.
 | question | file |
 |---|---|
 | what a batch, a sample and an episode are made of | `batch.py`, of `entry.py` |
-| what sequences are made of; in caches, and their priorities | `sequence_batch.py`; `sequence_priority.py` |
+| what sequences are made of | `sequence_batch.py` |
+| which sequences caches have, and their priorities | `sequence_priority.py` |
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
-| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
+| what users call over a network | `server.py` (`server_workers.py`), `client.py`, `sampler.py`, `proxy.py` |
+| which file describes a server | `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
 | what a server does with a message | `serving/` |
 | how messages are published, and priorities come back | `pubsub/`, `priorities.py` |

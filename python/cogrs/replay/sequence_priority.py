@@ -60,6 +60,12 @@ class SequencePriority(NamedTuple):
         return kept, self.eta * largest + (1 - self.eta) * mean
 
 
+def learned_steps(memory: ReplayMemory) -> int:
+    """Return the steps to learn from in a row of a memory's caches: 1 of transitions."""
+    sequences = cache_sequences(memory)
+    return 1 if sequences is None else int(sequences["length"])
+
+
 def set_sequences(memory: ReplayMemory, given: Mapping[str, Any]) -> None:
     """Make the caches of a memory hold sequences.
 

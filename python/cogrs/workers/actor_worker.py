@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cogrs._core import cache_sequences
 from cogrs.collector import RequestBatcher
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.convert import convert
+from cogrs.replay.sequence_priority import learned_steps
 from cogrs.sdk import step_of_reward
 from cogrs.validation import check_seconds
 from cogrs.workers.idle_detector import IdleDetector
@@ -270,9 +270,7 @@ class ActorWorker:
 
     def _push(self) -> None:
         owed = 0.0
-        sequences = cache_sequences(self._memory)
-        # Of a sequence each step that is learned from is a sample.
-        per_row = 1 if sequences is None else sequences["length"]
+        per_row = learned_steps(self._memory)
         trouble: type[Exception] | None = None
         while steps := self._next_unpushed():
             owed += steps * self._samples_per_step

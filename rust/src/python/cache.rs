@@ -10,8 +10,6 @@ use crate::python::block::BatchMemory;
 use crate::python::cache_plan::CachePlan;
 use crate::python::memory::ReplayMemory;
 use crate::python::sequences::ShapeArgs;
-use crate::replay::settings::Settings;
-use crate::spec::FIELDS;
 
 #[doc = stub_doc!(draw_cache)]
 #[pyfunction]
@@ -58,14 +56,6 @@ pub fn draw_cache<'py>(
 #[pyfunction]
 pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) -> PyResult<()> {
     memory.get().handle.call(py, 0, |memory| memory.start_ids(random))
-}
-
-/// The arrays of a batch, or their bytes, in the order in which they are sent: columns first, and of the fields
-/// those that the flags name.
-pub(super) fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
-    let columns = arrays.split_off(2 * FIELDS);
-    let sent = arrays.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    columns.into_iter().chain(sent.map(|(array, _)| array)).collect()
 }
 
 /// The bytes of rows as they are sent, each column where it lies in the block.
@@ -125,9 +115,4 @@ pub fn cache_sequences<'py>(
     dict.set_item("period", shape.period)?;
     dict.set_item("border", shape.border.to_string())?;
     Ok(Some(dict))
-}
-
-/// The cache flags as one number, the first one lowest.
-pub(super) fn sent_flags(settings: &Settings) -> u32 {
-    settings.cache_flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag))
 }

@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::python::batch::{Outcome, arrays, draw_into, transitions};
 use crate::python::batch_kind::{BatchColumn, BatchKind};
 use crate::python::batch_plan::{BatchLayout, BatchPlan};
-use crate::python::cache::{in_sent_order, sent_flags};
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::{ArrayPlan, OutArrays};
 use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan, SequenceRow};
@@ -174,4 +173,17 @@ impl CachePlan {
     pub fn check<'py>(&self, handle: &MemoryHandle, out: &Bound<'py, PyAny>) -> PyResult<()> {
         OutArrays::new(out, self.array_plan(), &self.dtypes(out.py(), handle)).map(drop)
     }
+}
+
+/// The arrays of a batch, or their bytes, in the order in which they are sent: columns first, and of the fields
+/// those that the flags name.
+fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
+    let columns = arrays.split_off(2 * FIELDS);
+    let sent = arrays.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
+    columns.into_iter().chain(sent.map(|(array, _)| array)).collect()
+}
+
+/// The cache flags as one number, the first one lowest.
+fn sent_flags(settings: &Settings) -> u32 {
+    settings.cache_flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag))
 }

@@ -127,7 +127,7 @@ impl SequenceShape {
         let bounds = self.bounds(episode, first);
         let (period, last) = (self.period, self.last_start(episode));
         let multiples = bounds.start.div_ceil(period)..bounds.end.div_ceil(period);
-        // The last start is one too where it is no multiple.
+        // The last start is one too where it is not a multiple.
         let end = (bounds.contains(&last) && !last.is_multiple_of(period)).then_some(last);
         multiples.map(move |multiple| multiple * period).chain(end)
     }

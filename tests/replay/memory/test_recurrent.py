@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from cogrs import ReplayMemory
-from tests.replay.memory.test_sequences import F, episode, memory
-
-INITIAL = np.array([-7], np.float64)
+from tests.replay.sequence_steps import INITIAL, F, episode, memory
 
 
 def state(number: float) -> Any:
@@ -82,7 +80,7 @@ def test_add_entries_takes_a_state_for_each_step() -> None:
     check(rem, {parts[0]: 50})
 
 
-def test_missing_state_is_refused_where_it_is_stored_and_nothing_is_added() -> None:
+def test_missing_state_is_refused_and_nothing_is_added() -> None:
     rem = memory(recurrent=INITIAL, recurrent_period=2)
     rem.new_episode()
     rem.add_entry(**entry(0))
@@ -154,7 +152,7 @@ def test_saved_memory_comes_back_with_states_and_priorities(tmp_path: Path) -> N
     episode(loaded, 20, 900)
 
 
-def test_memory_with_states_says_how_many_bytes_they_take() -> None:
+def test_nbytes_of_a_memory_has_the_recurrent_states() -> None:
     plain, fine, coarse = (
         memory(1000, **options).nbytes
         for options in (

@@ -144,7 +144,7 @@ def test_misspelt_name_is_a_value_error_with_the_nearest(name):
     wrong, near = {"sampler": ("unifrom", "uniform"), "remover": ("lovest", "lowest")}[name]
     with pytest.raises(ValueError, match=f"^{name}: expected .*; did you mean '{near}'"):
         setattr(rem, name, wrong)
-    with pytest.raises(ValueError, match="^sampler: expected .*got \"x\"$"):
+    with pytest.raises(ValueError, match='^sampler: expected .*got "x"$'):
         rem.sample(1, sampler="x")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="^sampler: expected .*got int"):
         rem.sample(1, sampler=1)  # type: ignore[call-overload]

@@ -7,38 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cogrs import ReplayMemory, importance_weights
+from cogrs import importance_weights
 from cogrs.replay import NStepSequences, NStepWeightedSequences, Sequences, WeightedSequences
-
-F = np.float32
-
-
-def memory(capacity: int = 400, **options: Any) -> ReplayMemory:
-    templates = np.zeros(2, F), np.int64(0), F(0), F(0), F(0), F(0), np.zeros(0, F)
-    return ReplayMemory(*templates, capacity, **{"seed": 3} | options)
-
-
-def episode(
-    rem: ReplayMemory, actions: int, first: int = 0, final: bool = True, **close: Any
-) -> int:
-    """Add an episode whose step k has first + k in every field; return the id of its first step."""
-    numbers = np.arange(first, first + actions)
-    state = np.stack([numbers, numbers], 1).astype(F)
-    extra = {}
-    if rem.recurrent is not None:
-        extra["recurrent"] = numbers.astype(rem.recurrent.dtype)[:, None]
-    if final:
-        close["final_state"] = np.full(2, first + actions, F)
-    fields = {"action": numbers, "reward": numbers.astype(F), "prob": np.ones(actions, F)}
-    return rem.add_episode(
-        state=state,
-        value=np.zeros(actions, F),
-        info=np.zeros((actions, 0), F),
-        init_w=1.0,
-        **fields,
-        **extra,
-        **close,
-    )
+from tests.replay.sequence_steps import episode, memory
 
 
 def expected_steps(
@@ -120,7 +91,7 @@ def _filled(steps: list[int | None]) -> list[int]:
     return [-1 if at < begin else 10**6 if step is None else step for at, step in enumerate(steps)]
 
 
-def test_arrays_are_batch_major_and_views_of_them_time_major() -> None:
+def test_sequence_arrays_are_batch_major_and_c_contiguous() -> None:
     rem = memory(frame_stack=3, frame_padding="repeat")
     episode(rem, 20)
     drawn = rem.sample_sequences(4, 5, burn_in=2)
@@ -203,7 +174,7 @@ def test_nstep_return_without_a_final_state_has_the_bootstrap_value() -> None:
 
 
 @pytest.mark.parametrize("normalize", ["batch", "memory"])
-def test_importance_weights_of_sequences_are_those_of_their_anchors(normalize: Any) -> None:
+def test_importance_weights_of_sequences_follow_from_the_anchors(normalize: Any) -> None:
     rem = memory()
     first = episode(rem, 40)
     rem.sample_sequences(1, 5, period=5)
@@ -245,7 +216,7 @@ def test_errors_of_two_dimensions_set_the_priorities_of_sequences() -> None:
     assert (rem.episode(0).weight[:10] > 4.5).any()
 
 
-def test_priorities_of_another_length_or_period_are_those_of_a_fresh_memory() -> None:
+def test_priorities_of_another_length_or_period_equal_a_fresh_memory() -> None:
     rems = [memory(), memory()]
     ids = [episode(rem, 30) for rem in rems]
     rems[0].sample_sequences(3, 5, period=2)
@@ -287,7 +258,7 @@ def test_bad_argument_is_named_and_nothing_is_drawn(
     assert text in str(caught.value)
 
 
-def test_priorities_of_sequences_refuse_what_does_not_fit() -> None:
+def test_priorities_of_sequences_of_another_shape_are_refused() -> None:
     rem = memory()
     first = episode(rem, 12)
     with pytest.raises(RuntimeError, match=r"call sample_sequences\(\) first"):
