@@ -5,12 +5,12 @@ use std::ops::Range;
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
 use crate::replay::age_order::AgeOrder;
-use crate::replay::anchors::no_sequences;
 use crate::replay::draw::{Drawn, TooFew};
 use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::memory::Memory;
 use crate::replay::sampler::Sampler;
 use crate::replay::sampling_index::{ClosedEpisodes, SamplingIndex};
+use crate::replay::sequence_priorities::no_sequences;
 use crate::replay::sequence_window::{Border, SequenceShape, Window};
 use crate::spec::{FIELDS, Field};
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use cogrs::replay::anchors::SequenceErrors;
 use cogrs::replay::closing::{CloseOptions, FinalEntry};
 use cogrs::replay::memory::Memory;
 use cogrs::replay::recurrent::RecurrentSpec;
+use cogrs::replay::sequence_priorities::SequenceErrors;
 use cogrs::replay::sequence_window::{Border, EpisodeLength, SequenceShape};
 use cogrs::replay::sequences::{SequenceDraws, SequenceFlags};
 use cogrs::spec::{FIELDS, Field, FieldSpec};

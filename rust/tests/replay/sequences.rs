@@ -1,10 +1,10 @@
 //! Draws of sequences against a plain list of episodes, and their promises one by one.
 
 use cogrs::error::Error;
-use cogrs::replay::anchors::SequenceErrors;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::sampler::Sampler;
+use cogrs::replay::sequence_priorities::SequenceErrors;
 use cogrs::replay::sequence_window::{Border, SequenceShape};
 use cogrs::spec::Field;
 use proptest::collection::vec;
