@@ -176,7 +176,9 @@ impl Memory {
         let (epsilon, exponent) = (self.settings.priority_epsilon, self.settings.priority_exponent);
         let mut powers = priorities.to_vec();
         if kind == PriorityKind::Error {
-            powers.iter_mut().for_each(|power| *power += epsilon);
+            for power in &mut powers {
+                *power += epsilon;
+            }
             raise_all(&mut powers, exponent);
         }
         for ((&id, &priority), &power) in ids.iter().zip(priorities).zip(&powers) {
@@ -279,7 +281,9 @@ impl StepErrors {
         };
         let mut errors = quotients.clone();
         if largest > 0.0 {
-            errors.iter_mut().for_each(|error| *error /= largest);
+            for error in &mut errors {
+                *error /= largest;
+            }
             raise_all(&mut errors, 1.0 / exponent);
         }
         Self { base, quotients, errors, largest, exponent, all }
@@ -316,7 +320,9 @@ impl StepErrors {
         if largest <= 0.0 {
             return 0.0;
         }
-        errors.iter_mut().for_each(|error| *error /= largest);
+        for error in &mut errors {
+            *error /= largest;
+        }
         raise_all(&mut errors, 1.0 / self.exponent);
         let mixed = mixed(&errors, eta).unwrap_or(0.0);
         (base * largest * mixed.powf(self.exponent)).min(f64::from(f32::MAX)) as f32
