@@ -18,6 +18,7 @@ WITH_EXAMPLES = (
     "orchestrator",
     "rate-limiter",
     "replay",
+    "sequences",
     "trials",
     "vector-env",
 )

@@ -4,11 +4,14 @@ Modules that need ZeroMQ are imported when they are first used.
 
 | question | file |
 |---|---|
-| what a batch, a sample and an episode are made of | `batch.py` |
+| what a batch, a sample and an episode are made of | `batch.py`, of `entry.py` |
+| what sequences are made of | `sequence_batch.py` |
+| which sequences caches have, and their priorities | `sequence_priority.py` |
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
-| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
+| what users call over a network | `server.py` (`server_workers.py`), `client.py`, `sampler.py`, `proxy.py` |
+| which file describes a server | `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
 | what a server does with a message, when it gives a batch | `serving/` |
 | when a client may insert | `insert_gate.py` |
@@ -34,7 +37,6 @@ from cogrs.replay.batch import (
     Batch,
     CountedSample,
     CountedWeightedSample,
-    Entry,
     Episode,
     IdBatch,
     NStepBatch,
@@ -46,7 +48,18 @@ from cogrs.replay.batch import (
     Sample,
     WeightedSample,
 )
+from cogrs.replay.entry import Entry
 from cogrs.replay.recorder import Recorder
+from cogrs.replay.sequence_batch import (
+    IdSequenceBatch,
+    NStepIdSequenceBatch,
+    NStepSequenceBatch,
+    NStepSequences,
+    NStepWeightedSequences,
+    SequenceBatch,
+    Sequences,
+    WeightedSequences,
+)
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -92,6 +105,7 @@ __all__ = [
     "Entry",
     "Episode",
     "IdBatch",
+    "IdSequenceBatch",
     "KeyPair",
     "LimiterStats",
     "MemoryStats",
@@ -99,8 +113,12 @@ __all__ = [
     "NStepCountedSample",
     "NStepCountedWeightedSample",
     "NStepIdBatch",
+    "NStepIdSequenceBatch",
     "NStepSample",
+    "NStepSequenceBatch",
+    "NStepSequences",
     "NStepWeightedSample",
+    "NStepWeightedSequences",
     "RateLimiter",
     "Recorder",
     "ReplayMemory",
@@ -111,10 +129,13 @@ __all__ = [
     "ReplayView",
     "ReplayWriter",
     "Sample",
+    "SequenceBatch",
+    "Sequences",
     "ServerConnectionStats",
     "ServerStats",
     "Tally",
     "WeightedSample",
+    "WeightedSequences",
     "importance_weights",
     "start_server",
 ]

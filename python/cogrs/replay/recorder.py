@@ -103,6 +103,7 @@ class Recorder:
         self.autoreset_mode: str = mode
         """"next_step" or "same_step"."""
         self._memory = memory
+        self._recurrent = memory.recurrent
         self._updates = _updates(memory, do_update_value, do_update_weight)
         # One step of all environments waits once, before it changes anything.
         self._writers = [unlimited_writer(memory) for _ in range(self.num_envs)]
@@ -131,6 +132,7 @@ class Recorder:
         bootstrap_value: Any = None,
         init_w: Any = 1.0,
         wait: float | None = None,
+        recurrent: Any = None,
         **fields: Any,
     ) -> npt.NDArray[np.uint64]:
         """Record one step of all environments.
@@ -158,6 +160,8 @@ class Recorder:
             wait: Seconds to wait, where this call closes episodes and the memory's rate limiter
                 lets no entry come: until one may come, and then all of them go in. None: as long as
                 it takes; 0: not at all.
+            recurrent: The policy's recurrent states before the step, (N, *recurrent); given if, and
+                only if, the memory stores such states.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
         Returns:
@@ -178,6 +182,7 @@ class Recorder:
         columns = [states, self._column("action", action), self._column("reward", reward)]
         columns += self._named(fields)
         weights = self._weights(init_w)
+        states_before = self._recurrent_states(recurrent)
         self._check(columns[2], columns[4], weights)
         ends = self._flags("terminated", terminated), self._flags("truncated", truncated)
         pending = self._pending(states)
@@ -201,7 +206,10 @@ class Recorder:
                 if not self._open[env]:
                     self._writers[env].new_episode()
                     self._open[env] = True
-                ids[env] = self._writers[env].add_entry(s, a, r, p, v, i, float(weights[env]))
+                before = None if states_before is None else states_before[env]
+                ids[env] = self._writers[env].add_entry(
+                    s, a, r, p, v, i, float(weights[env]), recurrent=before
+                )
             except RuntimeError as error:
                 self._drop(env, error, failed)
         for env in over:
@@ -309,6 +317,19 @@ class Recorder:
             expected = f"shape ({self.num_envs},) or one number"
             raise ValueError(f"init_w: expected {expected}, got shape {given.shape}")
         return np.broadcast_to(given, self.num_envs)
+
+    def _recurrent_states(self, given: Any) -> npt.NDArray[Any] | None:
+        template = self._recurrent
+        if template is None:
+            if given is not None:
+                raise TypeError(
+                    "recurrent: expected nothing, as the memory was made without recurrent"
+                )
+            return None
+        if given is None:
+            shape = (self.num_envs, *template.shape)
+            raise ValueError(f"recurrent: expected {template.dtype} {shape}, got None")
+        return convert("recurrent", given, template.dtype, (self.num_envs, *template.shape))
 
     def _named(self, fields: dict[str, Any]) -> list[npt.NDArray[Any]]:
         given = {_SHORT.get(name, name): value for name, value in fields.items()}

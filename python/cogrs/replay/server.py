@@ -28,6 +28,7 @@ from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.pubsub.publisher import Publisher
+from cogrs.replay.sequence_priority import SequencePriority, set_sequences
 from cogrs.replay.serving.listeners import Listeners
 from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.serving.server_workers import ServerWorkers
@@ -36,6 +37,7 @@ from cogrs.validation import check_count, check_flag, check_kind, check_timeout
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     import numpy.typing as npt
 
@@ -80,6 +82,9 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         log_seconds: float | None = 10.0,
         ids: bool = False,
         nstep: bool = False,
+        sequences: Mapping[str, Any] | None = None,
+        recurrent: npt.ArrayLike | None = None,
+        recurrent_period: int = 1,
         key: KeyLike | None = None,
         allow: KeysLike | None = None,
         allow_samplers: KeysLike | None = None,
@@ -103,7 +108,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
                 the server publishes, counts and logs, but refuses caches and has no batches.
             uuid: 32-bit number that names this server; random if None.
             seed: Makes the draws of `get_batch` reproducible.
-            hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
+            hwm: Caches of each client that wait for a worker, at most (high-water mark).
             pub_hwm: Published messages of a topic that wait for a slow subscriber, at most, >= 1,
                 apart from those that are on their way (16 or `pub_hwm`, if that is less); beyond
                 that the newest replaces the oldest, which the subscriber counts. Priorities are
@@ -114,6 +119,10 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
                 and `update_priority` sends errors back.
             nstep: Whether caches carry n-step returns and their discounts, so that batches have
                 those of `ReplayMemory.sample(nstep_return=True)`.
+            sequences: `length`, `burn_in`, `after`, `period`, `border` of
+                `ReplayMemory.sample_sequences`: the rows of caches and batches are such sequences.
+            recurrent: As of `ReplayMemory`, for the memories of clients too.
+            recurrent_period: As of `ReplayMemory`.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 messages are encrypted, and clients and server prove to each other that they hold
                 their keys. Its workers and proxies, in other processes too, have the same pair.
@@ -147,7 +156,10 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         pub_hwm = check_count("pub_hwm", pub_hwm)
         curve = Curve.of_server(key, allow, allow_samplers)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
-        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
+        states: Any = {"recurrent": recurrent, "recurrent_period": recurrent_period}
+        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **states)
+        if sequences is not None:
+            set_sequences(self._rem, sequences)
         self._ids = check_flag("ids", ids)
         check_flag("nstep", nstep)
         period = check_timeout("log_seconds", log_seconds, above=True)
@@ -274,7 +286,8 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
             `ids=True` an `IdBatch`: `(prev, next, weight, id, sender)`. With `nstep=True` an
-            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last.
+            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last. With
+            `sequences` a `SequenceBatch`, `IdSequenceBatch`, ... of B sequences instead.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
@@ -297,6 +310,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         priority: npt.ArrayLike,
         *,
         absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
     ) -> None:
         """Send errors back to the clients, which take them by `apply_priorities`; never waits.
 
@@ -305,21 +319,24 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         while the client is connected; for one that is not, some 20,000 are kept.
 
         Args:
-            id: `IdBatch.id`, integers (B,).
+            id: `IdBatch.id`, integers (B,); of sequences `anchor_id`.
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, or its weight; finite and >= 0, (B,).
             absolute: Whether the priority is the weight, as of `ReplayMemory.update_priority`.
+            mask: Which errors of the steps of sequences, a priority of shape (B, steps), count.
 
         Raises:
-            TypeError: An argument is not made of numbers, or `absolute` is neither True nor False;
-                nothing is sent.
-            ValueError: Lengths differ, or a number is out of range; nothing is sent.
+            TypeError, ValueError: An argument has the wrong type, lengths differ, or a number is
+                out of range; nothing is sent.
             RuntimeError: The server has no ids, or is closed.
         """
         self._transport.check()
         if not self._ids:
             raise RuntimeError("this server has no ids: make it with ids=True")
-        priorities = Priorities.of(id, sender, priority, absolute=absolute)
+        sequences = SequencePriority.of(self._rem)
+        priorities = Priorities.of(
+            id, sender, priority, absolute=absolute, mask=mask, sequences=sequences
+        )
         priorities.publish(self._rem.uuid, self._publisher.publish_priorities)
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
@@ -345,8 +362,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
 
         Raises:
             TimeoutError: Fewer clients have subscribed within `timeout` seconds.
-            TypeError: `count` is not an integer.
-            ValueError: `count` < 0.
+            TypeError, ValueError: `count` is not an integer >= 0.
             RuntimeError: The server is closed.
         """
         self._publisher.wait_subscribers(topic, count, timeout)

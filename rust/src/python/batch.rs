@@ -45,12 +45,22 @@ pub(super) fn arrays<'py>(
 
 /// What became of an attempt to draw.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    Drawn(Draws),
+pub(super) enum Outcome<D> {
+    Drawn(D),
     /// The settings have another layout by now.
     OtherLayout,
     /// There are too few entries, for the reason given.
     TooFew(String),
+}
+
+impl<D> Outcome<D> {
+    pub fn map<T>(self, change: impl FnOnce(D) -> T) -> Outcome<T> {
+        match self {
+            Self::Drawn(draws) => Outcome::Drawn(change(draws)),
+            Self::OtherLayout => Outcome::OtherLayout,
+            Self::TooFew(why) => Outcome::TooFew(why),
+        }
+    }
 }
 
 /// Draws rows into the arrays of a plan.
@@ -59,7 +69,7 @@ pub(super) fn draw_into(
     (view, sampler): (Option<u64>, Option<Sampler>),
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
-) -> Result<Outcome> {
+) -> Result<Outcome<Draws>> {
     let settings = memory.settings();
     if !settings.has_layout_of(&plan.settings)
         || plan.kind != plan.kind.under_limit(limit(memory, view)?)
@@ -268,11 +278,14 @@ pub fn episode<'py>(
     EPISODE.of(py, items)
 }
 
-static ENTRY: BatchClass = BatchClass::new("Entry");
+static ENTRY: BatchClass = BatchClass::in_module("cogrs.replay.entry", "Entry");
 static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.
-fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn entry<'py>(
+    py: Python<'py>,
+    mut fields: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     for field in &mut fields {
         if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
             *field = call_python!(py, "cogrs.nested", "apart", (&*field,))?;

@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
-    seeded, shown, size, text, wrong_type,
+    seeded, sequences as sequences_flag, shown, size, text, wrong_type,
 };
 use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
@@ -22,6 +22,8 @@ use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
 use crate::python::rate_limiter::{LimiterOfFile, limiter_of_file, rate_limiter};
+use crate::python::sequence_plan::{SequenceKind, SequenceRow};
+use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
 use crate::python::template::Template;
 use crate::python::view::ReplayView;
@@ -30,6 +32,7 @@ use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
 use crate::replay::memory::Memory;
+use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::settings::Settings;
 use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -50,11 +53,12 @@ impl ReplayMemory {
     fn assemble(
         memory: Memory,
         templates: [Template; FIELDS],
+        recurrent: Option<Template>,
         uuid: u32,
     ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
-        let handle = Arc::new(MemoryHandle::new(memory, templates));
+        let handle = Arc::new(MemoryHandle::new(memory, templates, recurrent));
         let writer = ReplayWriter::new(Arc::clone(&handle));
         let memory = Self { handle, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
@@ -73,6 +77,28 @@ fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIEL
     made.try_into().map_err(|_| Error::State("an entry has seven fields".into()).into())
 }
 
+/// Dimensions of an argument that has them, as arrays do.
+fn dimensions(value: &Bound<'_, PyAny>) -> usize {
+    let stated = value.getattr("ndim").and_then(|ndim| ndim.extract());
+    stated.unwrap_or_else(|_| {
+        let first = value.get_item(0);
+        1 + usize::from(first.is_ok_and(|first| first.len().is_ok()))
+    })
+}
+/// The template of recurrent states, and how the core stores them.
+fn recurrent_args(
+    recurrent: Option<&Bound<'_, PyAny>>,
+    period: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Option<Template>, Option<RecurrentSpec>)> {
+    let period = period.map_or(Ok(1), |period| size("recurrent_period", period, 1))?;
+    let Some(value) = recurrent else { return Ok((None, None)) };
+    let template = Template::named("recurrent", value)?;
+    let field = template.spec().clone();
+    let initial = template.value("recurrent", value)?.bytes().to_vec();
+    let spec = RecurrentSpec::new(field, initial, period)?;
+    Ok((Some(template), Some(spec)))
+}
+
 // The signatures are those of the published interface and of Python's protocols.
 #[allow(
     clippy::too_many_arguments,
@@ -85,10 +111,10 @@ impl ReplayMemory {
     #[new]
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
                         max_step, *, uuid=None, seed=None, allow_overcommit=false, limiter=None,
-                        **settings),
+                        recurrent=None, recurrent_period=None, **settings),
            text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
                              max_step, *, uuid=None, seed=None, allow_overcommit=False, limiter=None, \
-                             **settings)")]
+                             recurrent=None, recurrent_period=1, **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -103,6 +129,8 @@ impl ReplayMemory {
         seed: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
         limiter: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
+        recurrent_period: Option<&Bound<'_, PyAny>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
@@ -116,13 +144,15 @@ impl ReplayMemory {
                 Err(_) => return Err(Error::value("uuid", "an integer below 2**32", uuid).into()),
             },
         };
+        let (recurrent, states) = recurrent_args(recurrent, recurrent_period)?;
         let rng = seeded(seed)?;
         let limiter = limiter.map(rate_limiter).transpose()?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
-        let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
+        let mut memory =
+            py.detach(|| Memory::with_recurrent(spec, states, max_step, rng, allow_overcommit))?;
         memory.set_settings(settings)?;
         memory.set_limiter(limiter)?;
-        Ok(Self::assemble(memory, templates, uuid))
+        Ok(Self::assemble(memory, templates, recurrent, uuid))
     }
 
     #[doc = stub_doc!(ReplayMemory.writer)]
@@ -153,18 +183,30 @@ impl ReplayMemory {
     }
 
     #[doc = stub_doc!(ReplayMemory.update_priority)]
-    #[pyo3(signature = (id, priority, *, absolute=false))]
+    #[pyo3(signature = (id, priority, *, absolute=false, mask=None, sequences=false))]
     fn update_priority(
         &self,
         py: Python<'_>,
         id: &Bound<'_, PyAny>,
         priority: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = absolute)] absolute: bool,
+        mask: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = sequences_flag)] sequences: bool,
     ) -> PyResult<usize> {
         let kind = if absolute { PriorityKind::Weight } else { PriorityKind::Error };
         let ids = ids(id)?;
+        if mask.is_some() || dimensions(priority) > 1 {
+            if absolute {
+                let got = "errors of the steps of sequences";
+                return Err(Error::value("absolute", "False with them", got).into());
+            }
+            return sequences::update_errors(py, &self.handle, &ids, priority, mask);
+        }
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
         self.handle.call(py, ids.len() * UPDATE_BYTES_PER_ID, |memory| {
+            if sequences {
+                return memory.update_sequence_priority(&ids, &priorities, kind);
+            }
             memory.update_priority(&ids, &priorities, kind)
         })
     }
@@ -221,6 +263,39 @@ impl ReplayMemory {
         batch::draw(py, &self.handle, kind, &DrawArgs { view: None, rows, sampler, wait, out })
     }
 
+    #[doc = stub_doc!(ReplayMemory.sample_sequences)]
+    #[pyo3(signature = (n, length, burn_in=None, after=None, period=None, border=None, sampler=None,
+                        beta=None, normalize=Normalize::Batch, nstep_return=false, wait=None, out=None),
+           text_signature = "($self, n, length, burn_in=0, after=0, period=1, border='clip', \
+                             sampler=None, beta=None, normalize='batch', nstep_return=False, wait=None, \
+                             out=None)")]
+    fn sample_sequences<'py>(
+        &self,
+        py: Python<'py>,
+        n: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+        burn_in: Option<&Bound<'py, PyAny>>,
+        after: Option<&Bound<'py, PyAny>>,
+        period: Option<&Bound<'py, PyAny>>,
+        border: Option<&Bound<'py, PyAny>>,
+        sampler: Option<&Bound<'py, PyAny>>,
+        beta: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
+        wait: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let count = size("n", n, 1)?;
+        let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
+        let importance = ImportanceOptions::of(beta, normalize)?;
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        let row = SequenceRow::Sample;
+        let kind = SequenceKind { row, nstep: nstep_return, importance };
+        let wait = self.handle.patience(wait)?;
+        let args = DrawArgs { view: None, rows: count, sampler, wait, out };
+        sequences::draw(py, &self.handle, kind, shape, &args)
+    }
+
     #[doc = stub_doc!(ReplayMemory.episode)]
     fn episode<'py>(
         &self,
@@ -273,13 +348,15 @@ impl ReplayMemory {
     ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| CheckpointFile::open(&path))?;
         let templates =
-            of_fields(|field| Template::saved(py, field, &saved.fields()[field.index()]))?;
+            of_fields(|field| Template::saved(py, field.name(), &saved.fields()[field.index()]))?;
         let uuid = saved.uuid();
         let mut memory = py.detach(|| saved.load(allow_overcommit))?;
         if let LimiterOfFile::Given(limiter) = limiter {
             memory.set_limiter(limiter)?;
         }
-        Py::new(py, Self::assemble(memory, templates, uuid))
+        let states = memory.recurrent_spec();
+        let recurrent = states.map(|states| Template::saved(py, "recurrent", &states.field));
+        Py::new(py, Self::assemble(memory, templates, recurrent.transpose()?, uuid))
     }
 
     #[doc = stub_doc!(ReplayMemory.restore)]

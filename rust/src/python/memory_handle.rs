@@ -6,7 +6,7 @@
 //! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 
@@ -18,6 +18,7 @@ use crate::python::wait::{Wait, WaitTimes};
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{LimiterCounts, RateLimiter};
 use crate::replay::sampler::Sampler;
+use crate::replay::sequence_window::SequenceShape;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -32,6 +33,11 @@ pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
+    /// The recurrent state's, in a memory that stores it.
+    pub recurrent: Option<Template>,
+    recurrent_period: usize,
+    /// The sequences that caches hold; transitions where it is not set.
+    pub cache_sequences: OnceLock<SequenceShape>,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     /// The rate limiter, which never changes.
@@ -46,7 +52,8 @@ pub struct MemoryHandle {
 }
 
 impl MemoryHandle {
-    pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
+    pub fn new(memory: Memory, templates: [Template; FIELDS], recurrent: Option<Template>) -> Self {
+        let recurrent_period = memory.recurrent_period();
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
             counters: Counters::of(&memory),
@@ -57,6 +64,9 @@ impl MemoryHandle {
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
+            recurrent,
+            recurrent_period,
+            cache_sequences: OnceLock::new(),
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }
@@ -64,6 +74,11 @@ impl MemoryHandle {
 
     pub fn template(&self, field: Field) -> &Template {
         &self.templates[field.index()]
+    }
+
+    /// Steps from one stored recurrent state to the next; 1 where none are stored.
+    pub fn recurrent_period(&self) -> usize {
+        self.recurrent_period
     }
 
     pub fn spec(&self) -> &EntrySpec {

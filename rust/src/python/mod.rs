@@ -13,7 +13,9 @@
 //! | how batches and episodes are filled and made | `batch` |
 //! | which arrays `out=` may have | `out_arrays` |
 //! | `RateLimiter` | `rate_limiter` |
+//! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
+//! | what the rows of caches are | `cache_plan` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
 //! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
@@ -56,6 +58,7 @@ mod batch_kind;
 mod batch_plan;
 mod block;
 mod cache;
+mod cache_plan;
 mod cache_store;
 mod close_args;
 mod context;
@@ -78,6 +81,8 @@ mod out_arrays;
 mod rate_limiter;
 mod request_batcher;
 mod scalar;
+mod sequence_plan;
+mod sequences;
 mod setting_value;
 mod settings;
 mod spaces;
@@ -94,7 +99,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
-    use super::cache::{cache_layout, draw_cache, start_ids};
+    use super::cache::{cache_layout, cache_sequences, draw_cache, set_cache_sequences, start_ids};
     #[pymodule_export]
     use super::cache_store::CacheStore;
     #[pymodule_export]

@@ -48,6 +48,7 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
         "priority_epsilon" => {
             plain(number(name, value)?, |settings| &mut settings.priority_epsilon)
         }
+        "sequence_eta" => plain(number(name, value)?, |settings| &mut settings.sequence_eta),
         "mix_lambda" => plain(number(name, value)?, |settings| &mut settings.mix_lambda),
         "frame_padding" => plain(
             named(name, value, "'none', 'repeat' or 'zero'", &FramePadding::ALL)?,
@@ -125,7 +126,7 @@ pub(super) fn max_times_sampled(value: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 /// The value of a name; `ValueError` with the closest one for another.
-fn named<T: Copy + Display>(
+pub(super) fn named<T: Copy + Display>(
     argument: &str,
     value: &Bound<'_, PyAny>,
     expected: &str,

@@ -41,6 +41,11 @@ impl CacheShape {
         Self { sizes }
     }
 
+    /// Caches with these bytes of a row in each column, of which the first has weights.
+    pub fn of_sizes(sizes: Vec<usize>) -> Self {
+        Self { sizes }
+    }
+
     /// Bytes of a row in each column.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes

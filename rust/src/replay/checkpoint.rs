@@ -34,7 +34,9 @@ use crate::replay::episode::{Bootstrap, Ending};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{Limited, RateLimiter};
+use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::sampling_index::SamplingIndex;
+use crate::replay::sequence_parts::SequenceParts;
 use crate::replay::settings::Settings;
 use crate::replay::sum_tree::leaf;
 use crate::replay::view::{View, ViewSettings};
@@ -128,6 +130,9 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
                 put(memory.storage.rows(column, slots))?;
             }
         }
+        for state in memory.recurrent_states(episode) {
+            put(state)?;
+        }
     }
     out.write_all(&checksum.finalize().to_le_bytes())?;
     out.flush()?;
@@ -145,6 +150,7 @@ pub struct CheckpointFile {
     largest: f64,
     views: ViewRecords,
     limited: Option<Limited>,
+    sequences: SequenceParts,
     is_v3: bool,
     payload: BufReader<File>,
 }
@@ -194,10 +200,11 @@ impl CheckpointFile {
             return Err(refused("a file with a damaged header"));
         }
         let unreadable = |error| refused(&format!("a header that cannot be read: {error}"));
-        let ((memory, settings, episodes), largest, parts) =
+        let ((memory, settings, episodes), largest, mut parts) =
             read_header(version, &header).map_err(unreadable)?;
         let mut views = ViewRecords::new();
         let mut limited = None;
+        let sequences = SequenceParts::take(&mut parts).map_err(|why| refused(&why))?;
         for (name, part) in &parts {
             match name.as_str() {
                 VIEWS => views = postcard::from_bytes(part).map_err(unreadable)?,
@@ -214,6 +221,7 @@ impl CheckpointFile {
             largest,
             views,
             limited,
+            sequences,
             is_v3,
             payload,
         };
@@ -238,9 +246,13 @@ impl CheckpointFile {
         let limit = settings.first().map_or(0, |settings| settings.max_times_sampled);
         let numbers = numbers_per_entry(limit, &self.views) * size_of::<u32>();
         let row = (spec.entry_size() + size_of::<EntryWeight>() + numbers) as u64;
-        if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
-            != Some(payload)
-        {
+        let lengths = episodes.iter().map(|record| (record.length, record.final_state));
+        let states = self.sequences.state_bytes(lengths);
+        let size = entries
+            .checked_mul(row)
+            .zip(states)
+            .and_then(|(rows, states)| rows.checked_add(states));
+        if size.and_then(|size| size.checked_add(CHECKSUM as u64)) != Some(payload) {
             return Err(self.refused("a file that was cut short or added to"));
         }
         let serials = episodes.iter().map(|record| record.serial);
@@ -294,6 +306,11 @@ impl CheckpointFile {
         self.views.iter().map(|(view, _)| view)
     }
 
+    /// How the memory stored recurrent states.
+    pub fn recurrent(&self) -> Option<&RecurrentSpec> {
+        self.sequences.recurrent.as_ref()
+    }
+
     /// The rate limiter that the memory had.
     pub fn limiter(&self) -> Option<&RateLimiter> {
         self.limited.as_ref().map(|limited| &limited.limiter)
@@ -308,7 +325,8 @@ impl CheckpointFile {
     pub fn load(mut self, overcommit: bool) -> Result<Memory> {
         let spec = EntrySpec::new(self.memory.fields.clone())?;
         let max_step = self.memory.max_step as usize;
-        let mut memory = Memory::new(spec, max_step, self.memory.rng.clone(), overcommit)?;
+        let (rng, recurrent) = (self.memory.rng.clone(), self.sequences.recurrent.clone());
+        let mut memory = Memory::with_recurrent(spec, recurrent, max_step, rng, overcommit)?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
         memory.set_settings(Settings::clone(&settings[0]))?;
         for (view, largest) in &self.views {
@@ -348,6 +366,9 @@ impl CheckpointFile {
         memory.mask_borders();
         memory.limited = self.limited;
         memory.recount_removed();
+        if !std::mem::take(&mut self.sequences).restore(&mut memory)? {
+            return Err(self.refused("a file with anchors that are not those of its episodes"));
+        }
         Ok(memory)
     }
 
@@ -385,7 +406,11 @@ impl CheckpointFile {
                 checksum.update(rows);
             }
         }
-        Ok(())
+        memory.restore_states(index, |bytes| {
+            self.fill(bytes)?;
+            checksum.update(bytes);
+            Ok(())
+        })
     }
 
     fn read_counts(

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::replay::episode::Totals;
 use crate::replay::memory::Memory;
+use crate::replay::sequence_parts::SequenceParts;
 use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use crate::replay::view::ViewSettings;
 use crate::spec::FieldSpec;
@@ -112,7 +113,7 @@ pub fn header(memory: &Memory, uuid: u32) -> Header<Settings> {
 pub fn parts(memory: &Memory) -> postcard::Result<Parts> {
     let views = memory.views().iter();
     let records: ViewRecords = views.map(|view| (view.settings.clone(), view.largest)).collect();
-    let mut parts = Parts::new();
+    let mut parts = SequenceParts::of(memory)?;
     if !records.is_empty() {
         parts.push((VIEWS.into(), postcard::to_stdvec(&records)?));
     }

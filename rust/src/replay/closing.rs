@@ -145,10 +145,22 @@ impl Memory {
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<u64> {
-        let prepared = self.prepare_episode(rows, init_w, options)?;
+        self.add_episode_with(rows, None, init_w, options)
+    }
+
+    /// Adds a closed episode with the recurrent states before its entries. Fails as [`Memory::add_with`] and
+    /// [`Memory::close`] do.
+    pub fn add_episode_with(
+        &mut self,
+        rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<u64> {
+        let prepared = self.prepare_episode(rows, recurrent, init_w, options)?;
         self.make_room(init_w.len() + usize::from(prepared.ending.final_state))?;
         let serial = self.open();
-        let first = self.add(serial, rows, init_w)?;
+        let first = self.add_with(serial, rows, recurrent, init_w)?;
         let index = self.open_index(serial)?;
         self.commit(index, prepared, options);
         Ok(first)
@@ -158,20 +170,23 @@ impl Memory {
     pub fn check_episode(
         &self,
         rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<()> {
-        let prepared = self.prepare_episode(rows, init_w, options)?;
+        let prepared = self.prepare_episode(rows, recurrent, init_w, options)?;
         self.check_room(init_w.len() + usize::from(prepared.ending.final_state))
     }
 
     fn prepare_episode(
         &self,
         rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<PreparedClose> {
         self.check_rows(rows, init_w, 0)?;
+        self.check_recurrent(recurrent, 0, init_w.len())?;
         self.check_working_memory(init_w.len())?;
         // Among the written fields value comes where qvest, which is not written, has not shifted it.
         let [rewards, values] = [Field::Reward, Field::Value]

@@ -179,7 +179,8 @@ impl Memory {
             if ending.values {
                 self.write_returns(index, 0..step + 1, &computed.returns);
             }
-            self.write_weights(index, steps.clone(), &base[steps], &computed.weights);
+            self.write_weights(index, steps.clone(), &base[steps.clone()], &computed.weights);
+            self.weigh_anchors(index, steps);
         }
         let bytes = bytemuck::cast_slice(&rewards[changed]);
         self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);

@@ -142,6 +142,21 @@ impl Episode {
         (extent.run.start + (step - extent.first)) as usize
     }
 
+    /// Whether the episode was closed as truncated.
+    pub fn is_truncated(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.bootstrap.is_some())
+    }
+
+    /// The value of the state after the last action, one number per reward dimension, empty for zeros, where that is known
+    /// without the state: the episode terminated, or it was truncated and the state is not stored.
+    pub fn value_behind(&self) -> Option<&[f64]> {
+        match self.ending.as_ref()? {
+            Ending { bootstrap: None, .. } => Some(&[]),
+            Ending { bootstrap: Some(value), final_state: false, .. } => Some(value),
+            Ending { .. } => None,
+        }
+    }
+
     /// Whether the entry at `step` is the final state of an episode that terminated.
     pub fn terminates_at(&self, step: u32) -> bool {
         let Some(ending) = &self.ending else { return false };

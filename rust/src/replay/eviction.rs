@@ -102,6 +102,7 @@ impl Memory {
         let Some(index) = self.closed.remove(at) else { return false };
         self.count_evicted(index);
         let episode = self.forget(index);
+        self.remove_anchors(&episode);
         self.empty -= usize::from(episode.is_empty());
         self.index.remove_episode(episode.number);
         for view in &mut self.views {

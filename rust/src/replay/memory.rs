@@ -8,15 +8,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use slab::Slab;
 
 use crate::available_memory::available_memory;
-use crate::error::{Error, Result, short};
+use crate::error::{Error, Result};
 use crate::replay::age_order::AgeOrder;
+use crate::replay::anchors::Anchors;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
-use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::rate_limiter::Limited;
+use crate::replay::recurrent::{RecurrentSpec, RecurrentStates};
 use crate::replay::removal_order::RemovalOrder;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
@@ -46,6 +47,9 @@ pub struct Memory {
     /// The [`EntryRef`] of each slot.
     pub(super) entry_refs: MappedArray<u64>,
     pub(super) weights: MappedArray<EntryWeight>,
+    /// The starts of the sequences that were last asked for.
+    pub(super) anchors: Option<Box<Anchors>>,
+    pub(super) recurrent: Option<Box<RecurrentStates>>,
     /// What draws choose from: free slots and those of open episodes cannot be drawn.
     pub(super) index: SamplingIndex,
     /// Made at the first draw that needs it.
@@ -57,7 +61,7 @@ pub struct Memory {
     pub(super) empty: usize,
     open: Vec<u32>,
     /// Index of each serial number. Files choose these: the hash has random keys, so that they cannot be chosen to collide.
-    serials: HashMap<u64, u32>,
+    pub(super) serials: HashMap<u64, u32>,
     pub(super) next_serial: u64,
     pub(super) totals: Totals,
     /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
@@ -85,7 +89,18 @@ impl Memory {
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        let needed = nbytes(&spec, max_step);
+        Self::with_recurrent(spec, None, max_step, rng, overcommit)
+    }
+
+    /// A memory that stores recurrent states too. Fails as [`Self::new`] does.
+    pub fn with_recurrent(
+        spec: EntrySpec,
+        recurrent: Option<RecurrentSpec>,
+        max_step: usize,
+        rng: Xoshiro256PlusPlus,
+        overcommit: bool,
+    ) -> Result<Self> {
+        let needed = nbytes(&spec, recurrent.as_ref(), max_step);
         let available = if overcommit { u64::MAX } else { available_memory() };
         if !overcommit && needed > u128::from(available) {
             return Err(Error::Memory(format!(
@@ -96,6 +111,7 @@ impl Memory {
         let Some(slots) = u32::try_from(max_step).ok().filter(|&slots| slots < u32::MAX) else {
             return Err(Error::value("max_step", "at most 4294967294", max_step));
         };
+        let states = recurrent.map(|spec| RecurrentStates::new(spec, max_step)).transpose()?;
         Ok(Self {
             settings: Arc::new(Settings::new(spec.reward_dims())),
             capacity: max_step,
@@ -104,6 +120,8 @@ impl Memory {
             storage: Storage::new(&spec, max_step)?,
             entry_refs: MappedArray::new(max_step)?,
             weights: MappedArray::new(max_step)?,
+            anchors: None,
+            recurrent: states.map(Box::new),
             index: SamplingIndex::new(max_step)?,
             age: None,
             free_slots: FreeSlots::new(slots),
@@ -151,6 +169,7 @@ impl Memory {
         }
         if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
             self.mask_borders();
+            self.check_anchors();
         }
         if old.max_times_sampled != limit {
             self.recount_removed();
@@ -247,52 +266,6 @@ impl Memory {
         }
     }
 
-    /// Appends `init_w.len()` entries to an open episode, all or nothing, and returns the id of the first. Fails with
-    /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes, with
-    /// [`Error::Value`] for a reward that is not finite, or a weight that is not finite and >= 0.
-    pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {
-        let index = self.open_index(serial)?;
-        let first = self.episodes[index as usize].len();
-        self.check_rows(rows, init_w, first)?;
-        self.make_room(init_w.len())?;
-        let mut done = 0;
-        while done < init_w.len() {
-            let run = self.take(index, init_w.len() - done);
-            let (slot, count) = (run.start as usize, run.len as usize);
-            for (field, bytes) in WRITTEN.into_iter().zip(rows) {
-                let size = self.spec[field].nbytes();
-                self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
-            }
-            let weights = &mut self.weights[slot..slot + count];
-            for (entry, &weight) in weights.iter_mut().zip(&init_w[done..]) {
-                *entry = EntryWeight { base: weight as f32, weight: 0.0 };
-            }
-            done += count;
-        }
-        Ok(self.id(serial, first as u32))
-    }
-
-    /// Checks rewards and initial weights of entries from step `first` on. Fails with [`Error::Value`] that names the step.
-    pub(super) fn check_rows(
-        &self,
-        rows: EntryRows<'_>,
-        init_w: &[f64],
-        first: usize,
-    ) -> Result<()> {
-        for (row, &weight) in init_w.iter().enumerate() {
-            if !((weight as f32).is_finite() && weight >= 0.0) {
-                let got = format!("{} at step {}", short(weight), first + row);
-                return Err(Error::value("init_w", "a finite float32 number >= 0", got));
-            }
-        }
-        let words = rows[Field::Reward.index()].as_chunks::<4>().0;
-        if words.iter().all(|word| f32::from_ne_bytes(*word).is_finite()) {
-            return Ok(());
-        }
-        let rewards: Vec<f32> = words.iter().map(|word| f32::from_ne_bytes(*word)).collect();
-        check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
-    }
-
     /// Drops an open episode with its entries. Fails with [`Error::State`] when it is not open.
     pub fn abort(&mut self, serial: u64) -> Result<()> {
         let index = self.open_index(serial)?;
@@ -380,6 +353,7 @@ impl Memory {
             order.change(index);
         }
         self.closed.push_back(index);
+        self.add_anchors(index);
     }
 
     /// Numbers the closed episodes from 0 on, in order.
@@ -390,6 +364,9 @@ impl Memory {
         self.next_number = self.closed.len() as u32;
         self.index.forget_order();
         self.views.iter_mut().for_each(|view| view.index.forget_order());
+        if let Some(anchors) = &mut self.anchors {
+            anchors.index.forget_order();
+        }
         self.removal = None;
     }
 
@@ -414,6 +391,9 @@ impl Memory {
     /// Removes an episode from the tables; the caller returns its slots to the free ones.
     pub(super) fn forget(&mut self, index: u32) -> Episode {
         let episode = self.episodes.remove(index as usize);
+        if let Some(states) = &mut self.recurrent {
+            states.forget(index);
+        }
         for slots in episode.pieces() {
             self.entry_refs[slots].fill(0);
         }
@@ -435,7 +415,8 @@ impl Memory {
 
     /// Bytes for entries, weights and bookkeeping if every episode has one step.
     pub fn nbytes(&self) -> u64 {
-        u64::try_from(nbytes(&self.spec, self.capacity)).unwrap_or(u64::MAX)
+        let recurrent = self.recurrent.as_ref().map(|states| &states.spec);
+        u64::try_from(nbytes(&self.spec, recurrent, self.capacity)).unwrap_or(u64::MAX)
     }
 }
 

@@ -14,6 +14,9 @@
 //! | which samplers there are; how each chooses | [`sampler`]; `draw` |
 //! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
+//! | where sequences lie in their episodes; which starts they have, with which weights | [`sequence_window`]; `anchors`, [`sequence_priorities`] |
+//! | how sequences are drawn, and what they contain | [`sequences`] |
+//! | where recurrent states are stored; what files have of sequences | [`recurrent`]; `sequence_parts` |
 //! | which slots are the oldest | `age_order` |
 //! | weights, counts and limits of several learners | [`view`], in a memory [`views`] |
 //! | how a learner corrects samples | [`importance`] |
@@ -22,7 +25,7 @@
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
 //! | how many samples may be drawn for each entry inserted; what a memory counts for that | [`rate_limiter`]; `limiter_counts` |
-//! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
+//! | how an episode is written, closed, corrected | [`memory`] and `entry_rows`, [`closing`], [`corrections`] |
 //!
 //! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
 //!
@@ -52,6 +55,7 @@
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
 mod age_order;
+mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
@@ -61,6 +65,7 @@ pub mod corrections;
 mod draw;
 pub mod drawable;
 mod drawable_counts;
+mod entry_rows;
 mod entry_weight;
 mod episode;
 mod eviction;
@@ -74,12 +79,17 @@ pub mod memory;
 pub mod mixer;
 mod power;
 pub mod rate_limiter;
+pub mod recurrent;
 mod removal_order;
 pub mod restore;
 pub mod returns;
 pub mod sampler;
 mod sampling_index;
 pub mod sender_counters;
+mod sequence_parts;
+pub mod sequence_priorities;
+pub mod sequence_window;
+pub mod sequences;
 pub mod settings;
 mod storage;
 pub mod sum_tree;

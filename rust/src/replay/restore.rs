@@ -32,7 +32,7 @@ impl Memory {
         overcommit: bool,
     ) -> Result<()> {
         let expected = "a file of a memory with the same templates and max_step";
-        if file.fields() != self.spec().fields() {
+        if file.fields() != self.spec().fields() || file.recurrent() != self.recurrent_spec() {
             return Err(Error::value("path", expected, "other templates"));
         }
         if file.max_step() != self.max_step() {

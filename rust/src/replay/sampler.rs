@@ -42,6 +42,16 @@ impl Sampler {
         matches!(self, Self::Prioritized | Self::Stratified)
     }
 
+    /// The chance of an entry of this weight to be drawn, among so many drawable ones whose weights have this sum: 1 where an
+    /// order decides.
+    pub fn probability(self, weight: f32, total: f64, drawable: usize) -> f64 {
+        match self {
+            Self::Prioritized | Self::Stratified => f64::from(weight) / total,
+            Self::Uniform => 1.0 / drawable as f64,
+            Self::Fifo | Self::Lifo | Self::Highest | Self::Lowest => 1.0,
+        }
+    }
+
     /// Whether entries come in an order, each at most once per batch.
     pub fn is_ordered(self) -> bool {
         matches!(self, Self::Fifo | Self::Lifo | Self::Highest | Self::Lowest)

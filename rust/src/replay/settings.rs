@@ -120,6 +120,8 @@ pub struct Settings {
     pub priority_epsilon: f64,
     /// The frames before the first in a stack.
     pub frame_padding: FramePadding,
+    /// The share of the largest error in the priority of a sequence, the rest is the mean's.
+    pub sequence_eta: f64,
     /// How draws choose that name no sampler.
     pub sampler: Sampler,
     /// Draws after which an entry cannot be drawn any more; 0 for no limit.
@@ -145,6 +147,7 @@ impl Settings {
             new_priority: NewPriority::default(),
             priority_epsilon: 0.0,
             frame_padding: FramePadding::default(),
+            sequence_eta: default_eta(),
             sampler: Sampler::default(),
             max_times_sampled: 0,
             remover: Remover::default(),
@@ -201,6 +204,10 @@ impl Settings {
         if !(0.0..=1.0).contains(&self.mix_lambda) {
             return Err(Error::value("mix_lambda", "a number in [0, 1]", short(self.mix_lambda)));
         }
+        if !(0.0..=1.0).contains(&self.sequence_eta) {
+            let got = short(self.sequence_eta);
+            return Err(Error::value("sequence_eta", "a number in [0, 1]", got));
+        }
         check_gamma(&self.discount_factor)?;
         check_coeff(&self.reward_coeff)
     }
@@ -253,6 +260,11 @@ impl Settings {
     pub fn has_borders_of(&self, other: &Self) -> bool {
         (self.unpadded_stack(), self.multi_step) == (other.unpadded_stack(), other.multi_step)
     }
+}
+
+/// Kapturowski et al. 2019, section 2.3.
+fn default_eta() -> f64 {
+    0.9
 }
 
 fn check_gamma(values: &[f64]) -> Result<()> {
@@ -318,6 +330,7 @@ mod tests {
         others.new_priority = NewPriority::Max;
         others.priority_epsilon = 0.1;
         others.frame_padding = FramePadding::Zero;
+        others.sequence_eta = 0.5;
         others.sampler = Sampler::Uniform;
         others.remover = Remover::Lifo;
         assert!(others.has_layout_of(&before));

@@ -15,6 +15,11 @@ use crate::spec::{FIELDS, Field};
 /// Bytes that a draw needs per row, at most.
 pub const DRAW_BYTES_PER_ROW: usize = 64;
 
+/// Why nothing can be drawn in proportion to weights that are all 0.
+pub(super) const ALL_WEIGHTS_ZERO: &str = "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
+         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
+         close_episode(do_update_weight=False) weighs by init_w alone";
+
 /// Rows gathered together, whose records fit into the first-level cache.
 const TOGETHER: usize = 64;
 
@@ -53,11 +58,8 @@ impl Draws {
     /// The chance of each prev to be drawn: weight / sum of weights, 1 / number of drawable entries for
     /// [`Sampler::Uniform`], 1 where an order decides.
     pub fn probabilities(&self) -> impl ExactSizeIterator<Item = f64> {
-        self.weights.iter().map(|&weight| match self.sampler {
-            Sampler::Prioritized | Sampler::Stratified => f64::from(weight) / self.total,
-            Sampler::Uniform => 1.0 / self.drawable as f64,
-            Sampler::Fifo | Sampler::Lifo | Sampler::Highest | Sampler::Lowest => 1.0,
-        })
+        let of = |&weight| self.sampler.probability(weight, self.total, self.drawable);
+        self.weights.iter().map(of)
     }
 }
 
@@ -107,7 +109,7 @@ impl Memory {
         Ok(Draws { prev, next, weights, times, sampler, total, drawable, sampleable })
     }
 
-    fn make_age_order(&mut self) {
+    pub(super) fn make_age_order(&mut self) {
         if self.age.is_some() {
             return;
         }
@@ -173,10 +175,7 @@ impl Memory {
                 index.limit()
             );
         }
-        "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
-         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
-         close_episode(do_update_weight=False) takes init_w as the weight"
-            .into()
+        ALL_WEIGHTS_ZERO.into()
     }
 
     /// Copies one field of the entries in `slots` into `out`; the state with the `frame_stack - 1` states before it, oldest

@@ -49,6 +49,7 @@ fn settings(dims: usize) -> impl Strategy<Value = Settings> {
             cache_flags,
             new_priority,
             frame_padding,
+            ..Settings::new(0)
         },
     )
 }

@@ -16,4 +16,7 @@ mod pair;
 mod rate_limiter;
 mod returns;
 mod samplers;
+mod sequence_model;
+mod sequence_window;
+mod sequences;
 mod sum_tree;
