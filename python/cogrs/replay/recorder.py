@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from cogrs._core import unlimited_writer, wait_to_insert
+from cogrs._core import unlimited_writer as unlimited_writer
+from cogrs._core import wait_to_insert
 from cogrs.nested import apart
 from cogrs.replay.convert import convert, numbers, refuse_flags
 from cogrs.shown import shown

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cogrs._core import unlimited_writer
 from cogrs.replay import ReplayMemory
+from cogrs.replay.recorder import unlimited_writer
 from cogrs.replay.wire import FIELDS, SETTINGS
 
 if TYPE_CHECKING:

@@ -182,7 +182,7 @@ impl RateLimiter {
         std::hash::BuildHasher::hash_one(&foldhash::fast::FixedState::default(), of)
     }
 
-    fn __repr__(&self) -> String {
+    pub(super) fn __repr__(&self) -> String {
         self.0.to_string()
     }
 

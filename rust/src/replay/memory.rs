@@ -171,9 +171,7 @@ impl Memory {
             self.mask_borders();
             self.check_anchors();
         }
-        if old.max_times_sampled != limit {
-            self.recount_removed();
-        }
+        self.recount_removed();
         Ok(())
     }
 
@@ -247,11 +245,6 @@ impl Memory {
         self.serials.insert(serial, index);
         self.open.push(index);
         serial
-    }
-
-    /// The entries of an open episode. Fails with [`Error::State`] when it is not open.
-    pub fn open_len(&self, serial: u64) -> Result<usize> {
-        Ok(self.episodes[self.open_index(serial)? as usize].len())
     }
 
     /// Whether this episode is open.

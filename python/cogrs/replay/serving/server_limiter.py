@@ -60,9 +60,17 @@ class Turn:
 class ServerLimiter:
     """The counts of a server that a `RateLimiter` decides by."""
 
-    def __init__(self, limiter: RateLimiter) -> None:
-        """Start with all counts at 0."""
+    def __init__(self, limiter: RateLimiter, samples_per_row: int = 1) -> None:
+        """Start with all counts at 0.
+
+        A row counts as `samples_per_row` samples: a sequence as many as steps are learned from.
+
+        Raises:
+            ValueError: The limiter can never allow a single row.
+        """
         self.limiter = limiter
+        self._samples_per_row = samples_per_row
+        self.limiter._check_batch(samples_per_row)
         self.publish: Callable[[pb.Allowance], object] | None = None
         """Publishes an allowance; None: nothing is published."""
         self._lock = threading.Lock()
@@ -76,13 +84,14 @@ class ServerLimiter:
         self._starved_until = 0.0
         self._told: tuple[bool, bool, int | None] | None = None
         self._due = 0.0
-        self._most_samples = limiter.largest_batch
+        largest = limiter.largest_batch
+        self._most_rows = None if largest is None else largest // samples_per_row
 
     # Samples.
 
     def check(self, rows: int) -> None:
         """Raise a ValueError if a batch of so many rows can never be allowed."""
-        self.limiter._check_batch(rows)
+        self.limiter._check_batch(rows * self._samples_per_row)
 
     def shortage(self, rows: int) -> str | None:
         """Return why so many samples may not be taken now, or None."""
@@ -98,9 +107,9 @@ class ServerLimiter:
         finally:
             with self._lock:
                 if turn.reserved:
-                    self._reserved -= rows
+                    self._reserved -= rows * self._samples_per_row
                 if turn.given:
-                    self._samples += rows
+                    self._samples += rows * self._samples_per_row
             if turn.given:
                 self._tell()
 
@@ -110,7 +119,7 @@ class ServerLimiter:
             shortage = self._shortage(turn.rows)
             if shortage is None:
                 turn.reserved = True
-                self._reserved += turn.rows
+                self._reserved += turn.rows * self._samples_per_row
         return shortage
 
     def waiting(self) -> AbstractContextManager[None]:
@@ -173,7 +182,8 @@ class ServerLimiter:
 
     def _shortage(self, rows: int) -> str | None:
         samples = min(self._samples + self._reserved, _LARGEST)
-        return self.limiter._sample_shortage(rows, self._inserts, samples, 0)
+        n = rows * self._samples_per_row
+        return self.limiter._sample_shortage(n, self._inserts, samples, 0)
 
     def _allowance(self) -> pb.Allowance:
         self._number += 1
@@ -182,7 +192,7 @@ class ServerLimiter:
             number=self._number,
             inserts=self.limiter._inserts_left(self._inserts, self._samples, 0),
             starved=time.monotonic() < self._starved_until,
-            most_samples=self._most_samples,
+            most_samples=self._most_rows,
         )
 
     def _tell(self) -> None:

@@ -41,6 +41,7 @@ from cogrs.replay.serving.client_keys import ClientKeys
 from cogrs.replay.serving.log_file import LogFile
 from cogrs.replay.serving.message_assembler import MessageAssembler
 from cogrs.replay.serving.sample_source import SampleSource
+from cogrs.replay.sequence_priority import learned_steps
 from cogrs.replay.serving.server_limiter import ServerLimiter
 from cogrs.replay.serving.stats_reporter import StatsReporter
 from cogrs.replay.stats import ServerStats, Tally
@@ -95,7 +96,7 @@ class ServerState:
         """Publishes a message, given digest of the topic and contents; likewise."""
         if limiter is not None and self._n_caches == 0:
             raise ValueError(f"limiter: expected None, for {_NO_CACHES}")
-        self.limiter = None if limiter is None else ServerLimiter(limiter)
+        self.limiter = None if limiter is None else ServerLimiter(limiter, learned_steps(memory))
         self._source = SampleSource(memory, self._n_caches, self.caches, self.limiter)
         self._ids = ids
         self._nstep = nstep
