@@ -142,6 +142,9 @@ impl ReplayMemory {
         writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
         lines!(text, "{}", settings, new_priority priority_epsilon frame_padding);
         lines!(text, "{}", settings, sampler max_times_sampled remover);
+        if let Some(limiter) = self.handle.limiter {
+            writeln!(text, "  limiter: {}", RateLimiter(limiter).__repr__())?;
+        }
         let counters = &self.handle.counters;
         writeln!(text, "  num_episode: {}", counters.num_episode())?;
         writeln!(text, "  num_entry: {}", counters.num_entry())?;

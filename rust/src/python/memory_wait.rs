@@ -35,8 +35,7 @@ pub enum Shortage {
 impl Shortage {
     fn error(self, wait: Wait) -> PyErr {
         match (self, wait) {
-            (Self::Entries(text), Wait::Until(_, seconds))
-            | (Self::Limiter(text), Wait::Until(_, seconds)) => {
+            (Self::Entries(text) | Self::Limiter(text), Wait::Until(_, seconds)) => {
                 PyTimeoutError::new_err(format!("waited {} s: {text}", short(seconds)))
             }
             (Self::Entries(text), _) => PyRuntimeError::new_err(text),

@@ -185,7 +185,7 @@ impl RateLimiter {
         std::hash::BuildHasher::hash_one(&foldhash::fast::FixedState::default(), of)
     }
 
-    fn __repr__(&self) -> String {
+    pub(super) fn __repr__(&self) -> String {
         let call = |name: &str, given: &dyn Display| format!("RateLimiter{name}({given})");
         let Some(ratio) = self.ratio() else {
             return call(".min_size", &self.0.min_size_to_sample());

@@ -114,7 +114,8 @@ fn upgrade_v3(old: SettingsV3) -> Settings {
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = resolve(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts(memory)?))
+    let header = parts(memory)
+        .and_then(|parts| postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts)))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -151,14 +152,9 @@ fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
     made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
 }
 
-fn parts(memory: &Memory) -> Result<Parts> {
-    let mut parts = Parts::new();
-    if let Some(limited) = &memory.limited {
-        let bytes =
-            postcard::to_stdvec(limited).map_err(|error| Error::State(error.to_string()))?;
-        parts.push((LIMITER.into(), bytes));
-    }
-    Ok(parts)
+fn parts(memory: &Memory) -> postcard::Result<Parts> {
+    let limited = memory.limited.as_ref().map(postcard::to_stdvec).transpose()?;
+    Ok(limited.into_iter().map(|bytes| (LIMITER.into(), bytes)).collect())
 }
 
 fn header(memory: &Memory, uuid: u32) -> Header<Settings> {

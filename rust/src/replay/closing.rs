@@ -117,6 +117,11 @@ impl Memory {
         Ok(())
     }
 
+    /// The entries of an open episode. Fails with [`Error::State`] when it is not open.
+    pub fn open_len(&self, serial: u64) -> Result<usize> {
+        Ok(self.episodes[self.open_index(serial)? as usize].len())
+    }
+
     /// Fails as [`Memory::close`] would, and changes nothing.
     pub fn check_close(&self, serial: u64, options: &CloseOptions<'_>) -> Result<()> {
         let (_, prepared) = self.prepare_close(serial, options)?;

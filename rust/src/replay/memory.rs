@@ -146,9 +146,7 @@ impl Memory {
         if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
             self.mask_borders();
         }
-        if old.max_times_sampled != limit {
-            self.recount_removed();
-        }
+        self.recount_removed();
         Ok(())
     }
 
@@ -222,11 +220,6 @@ impl Memory {
         self.serials.insert(serial, index);
         self.open.push(index);
         serial
-    }
-
-    /// The entries of an open episode. Fails with [`Error::State`] when it is not open.
-    pub fn open_len(&self, serial: u64) -> Result<usize> {
-        Ok(self.episodes[self.open_index(serial)? as usize].len())
     }
 
     /// Whether this episode is open.

@@ -114,14 +114,14 @@ proptest! {
         let limiter = model.limiter().unwrap();
         if let Some(text) = limiter.sample_shortage(n as u64, &counts(at)) {
             let [inserts, samples, removed] = at;
-            let more = (1..).find(|k| model.may_sample(n, [inserts + k, samples, removed])).unwrap();
+            let more = (1..10_000).find(|k| model.may_sample(n, [inserts + k, samples, removed])).unwrap();
             let entries = if more == 1 { "entry" } else { "entries" };
             let end = format!("; {more} more {entries} inserted would free it");
             prop_assert!(text.ends_with(&end), "{}", text);
         }
         if let Some(text) = limiter.insert_shortage(&counts(at)) {
             let [inserts, samples, removed] = at;
-            let more = (1..).find(|k| model.may_insert(1, [inserts, samples + k, removed])).unwrap();
+            let more = (1..10_000).find(|k| model.may_insert(1, [inserts, samples + k, removed])).unwrap();
             let word = if more == 1 { "sample" } else { "samples" };
             let end = format!("; {more} more {word} drawn would free it");
             prop_assert!(text.ends_with(&end), "{}", text);

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -179,6 +180,20 @@ def test_memory_shows_the_limiter_it_was_given() -> None:
     assert rem.limiter == limiter
     with pytest.raises(AttributeError):
         rem.limiter = None  # type: ignore[misc]
+
+
+def test_print_info_has_the_limiter(capsys: pytest.CaptureFixture[str]) -> None:
+    limited(RateLimiter.queue(4)).print_info()
+    assert "  limiter: RateLimiter.queue(4)\n" in capsys.readouterr().out
+    memory(8).print_info()
+    assert "limiter" not in capsys.readouterr().out
+
+
+def test_memory_for_spaces_takes_a_limiter() -> None:
+    box = spaces.Box(0, 1, (2,), np.float32)
+    limiter = RateLimiter.min_size(5)
+    rem = ReplayMemory.from_spaces(box, spaces.Discrete(2), 10, limiter=limiter)
+    assert rem.limiter == limiter
 
 
 @pytest.mark.parametrize("wrong", [4, "queue", RateLimiter])
