@@ -111,7 +111,7 @@ class ServerLimiter:
                 self._reserved -= turn.rows
             if turn.given:
                 self._samples += turn.rows
-            # Samples let entries in, so what was told is no less true.
+            # Samples let more entries in, so what was told stays true.
             is_told = self._told is not None and self._told[:2] == _OPEN
             is_told = is_told and time.monotonic() < self._due
         if turn.given and not is_told:
