@@ -211,7 +211,9 @@ def test_metrics_of_a_rate_limiter_agree_with_its_stats() -> None:
     with full_pair(1, reuse_cache=True, limiter=limiter) as (server, client):
         client.update_counter()
         client.push_cache()
-        server.get_batch(30)
+        server.get_batch(30, wait=network.SLACK)
+        with pytest.raises(TimeoutError):
+            server.get_batch(40, wait=0.01)
         stats, found = server.stats().limiter, measured(server)
     prefix = "cogrs_replay_limiter_"
     assert {name: value[""] for name, value in found.items() if name.startswith(prefix)} == {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cogrs.replay.net.deadline import SLICE, Deadline
 from cogrs.replay.wire import WireError
+from cogrs.validation import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,28 +110,35 @@ class SampleSource:
         out: tuple[Any, ...] | None,
     ) -> AnyBatch:
         deadline = Deadline.of("wait", wait)
-        self._caches.shortage(batch_size)  # raises what is wrong with it
+        check_count("batch_size", batch_size)
         limiter.check(batch_size)
-        most = self._n_caches * self._memory.cache_size
-        if deadline.left is None and not self._memory.reuse_cache and batch_size > most:
-            raise ValueError(
-                f"batch_size: expected at most {most}, as n_caches caches of cache_size samples "
-                f"hold, got {batch_size}: this wait would never end"
-            )
+        lacked_caches = False
         while True:
             with limiter.turn(batch_size) as turn:
-                if self._reserve(limiter, turn) is not None:
-                    with limiter.waiting():
-                        # A setting of the memory can end the shortage too, and wakes nobody.
-                        self._wait(lambda: self._reserve(limiter, turn), deadline, SLICE)
+                # Most calls need not wait, and the store says itself when it has too few.
+                if lacked_caches or turn.reserve() is not None:
+                    self._wait_for_turn(limiter, turn, deadline)
                 try:
                     batch = self._caches.get_batch(batch_size, out=out)
                 except RuntimeError:
                     if self._caches.shortage(batch_size) is None:
                         raise
+                    lacked_caches = True
                 else:
                     turn.given = True
                     return batch
+
+    def _wait_for_turn(self, limiter: ServerLimiter, turn: Turn, deadline: Deadline) -> None:
+        """Wait until the samples of a turn are there and may be given, and reserve them."""
+        most = self._n_caches * self._memory.cache_size
+        if deadline.left is None and not self._memory.reuse_cache and turn.rows > most:
+            raise ValueError(
+                f"batch_size: expected at most {most}, as n_caches caches of cache_size samples "
+                f"hold, got {turn.rows}: this wait would never end"
+            )
+        with limiter.waiting():
+            # A setting of the memory can end the shortage too, and wakes nobody.
+            self._wait(lambda: self._reserve(limiter, turn), deadline, SLICE)
 
     def _reserve(self, limiter: ServerLimiter, turn: Turn) -> str | None:
         """Reserve the samples of a turn; return why there are too few, or None."""

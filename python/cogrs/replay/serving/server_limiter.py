@@ -16,8 +16,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
 
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import MOST_REFUSED_SAMPLERS
@@ -25,7 +25,7 @@ from cogrs.replay.stats import LimiterStats
 from cogrs.replay.wait_clock import WaitClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from cogrs._core import RateLimiter
@@ -41,6 +41,9 @@ _RETRY: Final = 1.0
 
 _LARGEST: Final = (1 << 63) - 1
 
+_OPEN: Final = (True, False)
+"""Told: entries may come, and no learner is starved."""
+
 
 class Turn:
     """A call that is about to take samples; it reserves them first."""
@@ -55,6 +58,14 @@ class Turn:
     def reserve(self) -> str | None:
         """Reserve the samples; return why that is not allowed, or None."""
         return self._limiter.reserve(self)
+
+    def __enter__(self) -> Self:
+        """Return the turn."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Count the samples if they were given."""
+        self._limiter.end(self)
 
 
 class ServerLimiter:
@@ -98,20 +109,22 @@ class ServerLimiter:
         with self._lock:
             return self._shortage(rows)
 
-    @contextmanager
-    def turn(self, rows: int) -> Iterator[Turn]:
-        """Count the samples of a block, if it says that they were given."""
-        turn = Turn(self, rows)
-        try:
-            yield turn
-        finally:
-            with self._lock:
-                if turn.reserved:
-                    self._reserved -= rows * self._samples_per_row
-                if turn.given:
-                    self._samples += rows * self._samples_per_row
+    def turn(self, rows: int) -> Turn:
+        """Return a context manager for a call that takes samples."""
+        return Turn(self, rows)
+
+    def end(self, turn: Turn) -> None:
+        """Count the samples of a turn if they were given, and free what it has reserved."""
+        with self._lock:
+            if turn.reserved:
+                self._reserved -= turn.rows * self._samples_per_row
             if turn.given:
-                self._tell()
+                self._samples += turn.rows * self._samples_per_row
+            # Samples let more entries in, so what was told stays true.
+            is_told = self._told is not None and self._told[:2] == _OPEN
+            is_told = is_told and time.monotonic() < self._due
+        if turn.given and not is_told:
+            self._tell()
 
     def reserve(self, turn: Turn) -> str | None:
         """See `Turn.reserve`."""
@@ -200,13 +213,13 @@ class ServerLimiter:
         if self.publish is None:
             return
         with self._lock:
-            new = self._allowance()
-            left = new.inserts if new.HasField("inserts") else None
-            told = left != 0, new.starved, left
             now = time.monotonic()
+            left = self.limiter._inserts_left(self._inserts, self._samples, 0)
+            told = left != 0, now < self._starved_until, left
             urgent = self._told is None or told[:2] != self._told[:2]
             if told == self._told or not (urgent or now >= self._due):
                 return
             self._told, self._due = told, now + _PERIOD
+            new = self._allowance()
         with suppress(RuntimeError):  # closed meanwhile
             self.publish(new)
