@@ -1705,6 +1705,8 @@ class CollectorContext:
 
         Only for a caller that holds the game's batch and has not answered it.
         """
+    def stay_each(self, games: Sequence[int]) -> None:
+        """Do as `stay` for each of these games."""
     def begin(self, game: int, seed: int | None = None) -> None:
         """Start an episode of a game instead of that step, or before its first step.
 

@@ -135,6 +135,46 @@ def test_reward_that_is_no_number_restarts_the_environment() -> None:
     envs.close()
 
 
+class Strange(Free):
+    """Shows something that is not in its space after action 3, and at first where told to."""
+
+    def __init__(self, number: int, always: bool = False) -> None:
+        super().__init__(length=50)
+        self.always = always
+        self.number = number
+
+    def step(self, action: Any) -> Any:
+        shown, *rest = super().step(action)
+        return (np.zeros(3) if action == 3 else "no" if action == 4 else shown), *rest
+
+    def reset(self, **given: Any) -> Any:
+        shown, info = super().reset(**given)
+        return (np.zeros(5) if self.always and self.number == 1 else shown), info
+
+
+@PLACES
+@pytest.mark.parametrize("action", [3, 4])
+def test_observation_outside_its_space_restarts_the_environment(
+    action: int, place: dict[str, int]
+) -> None:
+    options: Any = {"on_error": "restart", "restart_backoff": 0.0, "max_restarts": 2}
+    envs = VectorEnv(Strange, 3, **options, **place)
+    envs.reset(seed=1)
+    for _ in range(2):
+        shown, rewards, terminated, truncated, _ = envs.step([0, action, 0])
+        assert (shown[1, 1], rewards[1], truncated.tolist()) == (0, 0, [False, True, False])
+        assert not terminated.any()
+        assert envs.step([0, 0, 0])[0][1, 1] == 0
+    with pytest.raises(GameError, match=r"environment 1: .*observation.*\(after 2 restarts\)"):
+        envs.step([0, action, 0])
+    envs.reset(seed=1)
+    envs.close()
+    envs = VectorEnv(Strange, 3, always=True, **options, **place)
+    with pytest.raises(GameError, match=r"environment 1: .*observation.*\(after 2 restarts\)"):
+        envs.reset(seed=1)
+    envs.close()
+
+
 def test_rest_before_a_restart_doubles() -> None:
     envs = VectorEnv(Moody, 1, on_error="restart", restart_backoff=0.05)
     envs.reset(seed=1)

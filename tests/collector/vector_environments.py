@@ -93,6 +93,7 @@ class Moody(Free):
     def __init__(self, number: int) -> None:
         super().__init__(length=50)
         self.number = number
+        self.pid = os.getpid()
 
     def step(self, action: Any) -> Any:
         if action == 2:

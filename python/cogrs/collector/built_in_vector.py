@@ -95,7 +95,7 @@ class BuiltInVector(NotPicklable):
         # By the number of the buffer: memory that games write to and read from.
         self._columns: dict[int, _Columns] = {}
 
-    def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, list[Any]]:
+    def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, dict[str, Any]]:
         """Start episodes of these numbers, with their seeds; the others stay where they are."""
         if self._failed:
             self._context.Stop()
@@ -113,9 +113,9 @@ class BuiltInVector(NotPicklable):
             self._context.Start()
             self._started = True
             self._ready()
-        return self._observation(self._shown()), []
+        return self._observation(self._shown()), {}
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, list[Any]]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take an action in each; a wrong one is refused before a game moves."""
         if (
             type(actions) is not np.ndarray
@@ -135,25 +135,24 @@ class BuiltInVector(NotPicklable):
         terminated, truncated = columns.ended.copy(), columns.cut.copy()
         shown = self._observation(columns)
         if not (self._same_step and (terminated.any() or truncated.any())):
-            return shown, rewards, terminated, truncated, []
+            return shown, rewards, terminated, truncated, {}
         first, infos = self._begin_next(shown, terminated | truncated)
         return first, rewards, terminated, truncated, infos
 
-    def _begin_next(self, shown: Any, over: npt.NDArray[np.bool_]) -> tuple[Any, list[Any]]:
+    def _begin_next(self, shown: Any, over: npt.NDArray[np.bool_]) -> tuple[Any, dict[str, Any]]:
         """Return the states once ended episodes are followed by others, and infos with the last."""
-        for number in np.flatnonzero(~over).tolist():
-            self._context.stay(number)
+        self._context.stay_each(np.flatnonzero(~over).tolist())
         self._go_on()
-        infos = [
-            (number, {"final_obs": self._row(shown, number), "final_info": {}})
-            for number in np.flatnonzero(over).tolist()
-        ]
-        return self._observation(self._shown()), infos
+        final = np.full(self._count, None, object)
+        for number in np.flatnonzero(over).tolist():
+            final[number] = self._row(shown, number)
+        infos = {"final_obs": final, "_final_obs": over, "final_info": {}}
+        return self._observation(self._shown()), {**infos, "_final_info": over.copy()}
 
     def _row(self, shown: Any, number: int) -> Any:
         if self._parts is None:
-            return shown[number, ...].copy()
-        return {part: shown[part][number, ...].copy() for part in self._parts}
+            return shown[number]
+        return {part: shown[part][number, ...] for part in self._parts}
 
     def render(self) -> None:
         """Return None: built-in games render nothing."""

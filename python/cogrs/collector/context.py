@@ -22,7 +22,7 @@ from cogrs.collector.tensors import as_tensors
 from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cogrs.collector.batch import Batch, Reply
     from cogrs.collector.description import Collector, Description, GameSpec, Value
@@ -327,6 +327,10 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         Raises the errors of `begin`.
         """
         self._running().stay(game)
+
+    def stay_each(self, games: Sequence[int]) -> None:
+        """Show the states of these games again; see `stay`."""
+        self._running().stay_each(games)
 
     def begin(self, game: int, seed: int | None = None) -> None:
         """Start an episode of a game, once its batch is given back, instead of a step.

@@ -336,7 +336,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             raise
         if disabled:
             self._over = terminated | truncated
-        return shown, rewards, terminated, truncated, self._infos(infos) if infos else {}
+        return shown, rewards, terminated, truncated, self._infos(infos)
 
     def render(self) -> tuple[Any, ...] | None:
         """Return the frames that environments render; None for built-in games.
@@ -360,7 +360,11 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         self._begun = False
         self._why = f"all environments have to be reset after a failure ({failure})"
 
-    def _infos(self, given: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+    def _infos(
+        self, given: dict[str, Any] | Iterable[tuple[int, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        if isinstance(given, dict):
+            return given
         infos: dict[str, Any] = {}
         for number, info in given:
             infos = self._add_info(infos, info, number)

@@ -244,6 +244,15 @@ impl CollectorContext {
         Ok(self.context()?.override_step(game, Override::Stay)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.stay_each)]
+    fn stay_each(&self, games: Vec<usize>) -> PyResult<()> {
+        let context = self.context()?;
+        for game in games {
+            context.override_step(game, Override::Stay)?;
+        }
+        Ok(())
+    }
+
     #[doc = stub_doc!(CollectorContext.begin)]
     #[pyo3(signature = (game, seed=None))]
     fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {

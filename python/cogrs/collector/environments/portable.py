@@ -59,7 +59,8 @@ def _packed(value: Any, blocks: list[bytes]) -> Any:
     if kind is np.ndarray:
         return _packed_array(value, blocks)
     if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
-        blocks.append(value.tobytes())
+        # Empty text of NumPy's has no width, and yet has bytes.
+        blocks.append(value.tobytes()[: value.dtype.itemsize])
         return ["number", value.dtype.str]
     pack = _PACKERS.get(kind)
     if pack is None:
@@ -100,7 +101,8 @@ class _Reader:
     def _take(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         size = dtype.itemsize * math.prod(shape)
         block, self._blocks = self._blocks[:size], self._blocks[size:]
-        array: Any = np.empty(shape, dtype)
+        # Not np.empty, which makes text of no width one wide.
+        array: Any = np.ndarray(shape, dtype)
         if size:
             array[...] = np.ndarray(shape, dtype, block)
         return array

@@ -10,7 +10,7 @@ from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.environments.observations import batcher_of
 from cogrs.collector.environments.remote import RemoteEnvs
-from cogrs.collector.environments.serial import SerialEnvs, failure
+from cogrs.collector.environments.serial import SerialEnvs
 from cogrs.collector.environments.threaded import ThreadedEnvs
 from cogrs.collector.environments.vector_description import EnvMaker
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     from cogrs.collector.environments.factory import Factories
     from cogrs.collector.environments.restarts import Restarts
-    from cogrs.collector.environments.serial import Begin
+    from cogrs.collector.environments.serial import Begin, Columns
     from cogrs.collector.environments.vector_description import VectorDescription
 
     Infos = Sequence[tuple[int, dict[str, Any]]]
     """Infos that are not empty, with the numbers of their environments."""
+
+_REFUSALS = (TypeError, ValueError, OverflowError)
+"""Errors of observations that are not in their space."""
 
 
 class PythonVector:
@@ -91,34 +94,46 @@ class PythonVector:
 
     def reset(self, begins: Mapping[int, Begin]) -> tuple[Any, Infos]:
         """Start episodes of these numbers, with their seeds and options; the others stay."""
-        shown, infos = zip(*self._moved.reset(begins), strict=True)
-        return self._batch(shown), _numbered(infos)
+        moved = self._moved.reset(begins)
+        batch, (_, infos) = self._batch(list(zip(*moved, strict=True)))
+        return batch, _numbered(infos)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Take an action in each; a wrong one is refused before an environment moves."""
-        shown, rewards, terminated, truncated, infos = self._moved.step(self._listed(actions))
+        batch, columns = self._batch(self._moved.step(self._listed(actions)))
+        _, rewards, terminated, truncated, infos = columns
         return (
-            self._batch(shown),
+            batch,
             np.array(rewards, np.float64),
             np.array(terminated, np.bool_),
             np.array(truncated, np.bool_),
             _numbered(infos) if any(infos) else (),
         )
 
-    def _batch(self, shown: Sequence[Any]) -> Any:
-        try:
-            return self._batch_observations(shown)
-        except (TypeError, ValueError, OverflowError):
-            for number, each in enumerate(shown):
-                self._check_observation(number, each)
-            raise
+    def _batch(self, columns: Columns | list[Any]) -> tuple[Any, Columns | list[Any]]:
+        """Return the observations, which come first, as one, and all columns.
 
-    def _check_observation(self, number: int, shown: Any) -> None:
+        An environment whose observation is not in its space has failed: its row is replaced by that
+        of a new one, as the policy allows.
+        """
+        try:
+            return self._batch_observations(columns[0]), columns
+        except _REFUSALS:
+            columns = [list(column) for column in columns]
+        for number in range(self._count):
+            while (error := self._refusal(columns[0][number])) is not None:
+                shown, *others, info = self._moved.cut_short(number, error)
+                row = (shown, *(others if len(columns) > 2 else ()), info)
+                for column, value in zip(columns, row, strict=True):
+                    column[number] = value
+        return self._batch_observations(columns[0]), columns
+
+    def _refusal(self, shown: Any) -> Exception | None:
         try:
             self._batch_observations([shown])
-        except (TypeError, ValueError, OverflowError) as error:
-            self._moved.give_up(number)
-            raise failure(number, error) from error
+        except _REFUSALS as error:
+            return error
+        return None
 
     def _listed(self, actions: Any) -> Sequence[Any]:
         if self._dtype is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cogrs.collector.environments.factory import Factories
     from cogrs.collector.environments.restarts import Restarts
-    from cogrs.collector.environments.serial import Begin, Columns
+    from cogrs.collector.environments.serial import Begin, Columns, Step
     from cogrs.collector.environments.vector_description import VectorDescription
 
 _WORKER = "cogrs.collector.environments.vector_worker"
@@ -154,9 +154,16 @@ class RemoteEnvs:
         count = len(self._numbers)
         return list(shown), [0.0] * count, [False] * count, [True] * count, list(infos)
 
-    def give_up(self, at: int) -> None:
+    def cut_short(self, at: int, error: Exception) -> Step:
         """See `SerialEnvs`."""
-        self._ask("give_up", at)
+        try:
+            step = self._ask("cut_short_by", at, type(error).__name__, str(error))
+        except WorkerDiedError as death:
+            self._give_in(death)
+            raise GameError(
+                f"environment {self._numbers[at]}: {error}", self._numbers[at]
+            ) from death
+        return step  # type: ignore[no-any-return]
 
     def starting(self) -> list[bool]:
         """See `SerialEnvs`."""

@@ -127,6 +127,20 @@ class SerialEnvs:
                 self._break_off(len(results), error)
             raise
 
+    def cut_short(self, at: int, error: Exception) -> Step:
+        """Return the step of an environment whose observation was refused, as if it had failed.
+
+        Raises:
+            GameError: It may not restart.
+        """
+        try:
+            step = self._cut_short(at, error)
+        except BaseException as failed:
+            self._break_off(at, failed)
+        if not self._same_step:
+            self._moves[at] = self._begin_moves[at]
+        return step
+
     def _cut_short(self, at: int, error: BaseException) -> Step:
         """Return the step of an environment that failed: an episode of a new one begins."""
         last = self._shown[at]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from cogrs.collector.environments.owner import Job
     from cogrs.collector.environments.remote import RemoteEnvs
-    from cogrs.collector.environments.serial import Begin, Columns, SerialEnvs
+    from cogrs.collector.environments.serial import Begin, Columns, SerialEnvs, Step
 
     Share = SerialEnvs | RemoteEnvs
 
@@ -69,10 +69,10 @@ class ThreadedEnvs:
         parts = self._run([partial(share.step, actions[piece]) for share, piece in pairs])
         return tuple(_joined(each) for each in zip(*parts, strict=True))
 
-    def give_up(self, at: int) -> None:
+    def cut_short(self, at: int, error: Exception) -> Step:
         """See `SerialEnvs`."""
         share, thread, position = self._owner(at)
-        thread.run(partial(share.give_up, position))
+        return thread.run(partial(share.cut_short, position, error))  # type: ignore[no-any-return]
 
     def starting(self) -> list[bool]:
         """See `SerialEnvs`."""

@@ -120,6 +120,10 @@ class NotingEnvs(SerialEnvs):
                     raise failure(number, error) from error
                 raise TypeError(f"processes: {name} of environment {number}: {error}") from error
 
+    def cut_short_by(self, at: int, kind: str, text: str) -> Step:
+        """Do as `cut_short` for an error of the parent's."""
+        return self.cut_short(at, (TypeError if kind == "TypeError" else ValueError)(text))
+
     def make(self, at: int) -> None:
         """See `SerialEnvs`."""
         self.moving[0] = self._numbers[at]
