@@ -19,6 +19,12 @@ from cogrs.replay.batch import (
     WeightedSample,
 )
 from cogrs.replay.recorder import Recorder, VectorEnvironment
+from cogrs.replay.sequence_batch import (
+    NStepSequences,
+    NStepWeightedSequences,
+    Sequences,
+    WeightedSequences,
+)
 
 __all__ = [
     "CacheStore",
@@ -87,6 +93,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        recurrent: npt.ArrayLike | None = None,
     ) -> int:
         """Add one entry to the open episode, by value.
 
@@ -109,15 +116,19 @@ class ReplayWriter:
             prob: Another name of `p`.
             value: Another name of `v`.
             info: Another name of `i`.
+            recurrent: The policy's recurrent state before this step, of `recurrent`'s shape; only
+                of a memory that was made with one. Stored before each recurrent_period-th step,
+                where it has to be given; before step 0 it is the template's value.
 
         Returns:
             The entry's id: never used again, consecutive inside an episode.
 
         Raises:
             ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
-                `init_w` is negative or not finite. Nothing is stored.
-            TypeError: A dtype cannot be converted, or neither or both names of a field are given.
+                `init_w` is negative or not finite; or `recurrent` is missing where it is stored.
                 Nothing is stored.
+            TypeError: A dtype cannot be converted, neither or both names of a field are given, or
+                `recurrent` is given to a memory without. Nothing is stored.
             RuntimeError: No episode is open, or open episodes alone fill `max_step`.
         """
     def add_entries(
@@ -136,6 +147,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        recurrent: npt.ArrayLike | None = None,
     ) -> int:
         """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
 
@@ -221,6 +233,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        recurrent: npt.ArrayLike | None = None,
     ) -> int:
         """Add a whole closed episode beside the open one: all of it or, after an error, nothing.
 
@@ -271,6 +284,10 @@ class ReplayMemory(ReplayWriter):
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
         allow_overcommit: Do not compare the size with the memory that the machine has available.
+        recurrent: Template of the policy's recurrent state, any dtype of fixed size and any shape,
+            for `sample_sequences`; its value is the state before step 0 of every episode. None: no
+            such states are stored.
+        recurrent_period: Steps from one stored recurrent state to the next, 1 or more.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -301,6 +318,8 @@ class ReplayMemory(ReplayWriter):
         uuid: int | None = None,
         seed: int | None = None,
         allow_overcommit: bool = False,
+        recurrent: npt.ArrayLike | None = None,
+        recurrent_period: int = 1,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -315,6 +334,7 @@ class ReplayMemory(ReplayWriter):
         new_priority: Literal["returns", "max"] | float = "returns",
         priority_epsilon: float = 0.0,
         frame_padding: Literal["none", "repeat", "zero"] = "none",
+        sequence_eta: float = 0.9,
     ) -> Self: ...
     @staticmethod
     def from_spaces(
@@ -403,6 +423,12 @@ class ReplayMemory(ReplayWriter):
     @property
     def info_buf(self) -> npt.NDArray[Any]:
         """Template of info: zeros of its dtype and shape."""
+    @property
+    def recurrent(self) -> npt.NDArray[Any] | None:
+        """The recurrent state before step 0 of every episode, a new array; None if none is stored."""
+    @property
+    def recurrent_period(self) -> int:
+        """Steps from one stored recurrent state to the next; 1 where none is stored."""
     @property
     def entry_size(self) -> int:
         """Bytes of one entry: the plain sum of its seven sizes."""
@@ -559,6 +585,15 @@ class ReplayMemory(ReplayWriter):
         """
     @frame_padding.setter
     def frame_padding(self, value: Literal["none", "repeat", "zero"]) -> None: ...
+    @property
+    def sequence_eta(self) -> float:
+        """Share of the largest error in the priority of a sequence, the rest is the mean's.
+
+        In [0, 1], default 0.9: the error of a sequence is eta * max + (1 - eta) * mean of the
+        errors of the steps that are learned from (Kapturowski et al. 2019, section 2.3).
+        """
+    @sequence_eta.setter
+    def sequence_eta(self, value: float) -> None: ...
 
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
@@ -595,7 +630,13 @@ class ReplayMemory(ReplayWriter):
 
     # Correcting what was written.
     def update_priority(
-        self, id: _Ids, priority: float | npt.ArrayLike, *, absolute: bool = False
+        self,
+        id: _Ids,
+        priority: float | npt.ArrayLike,
+        *,
+        absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
+        sequences: bool = False,
     ) -> int:
         """Compute weights from new errors, or set them.
 
@@ -604,18 +645,28 @@ class ReplayMemory(ReplayWriter):
         until settings move the borders; entries whose `init_w * multiplier` is 0 keep weight 0. Ids
         of dropped entries are ignored. If an id is given several times, its last priority counts.
 
+        Errors of two dimensions, or a mask, set the weights of sequences instead: those of the
+        anchors `id` of the length, period and border that `sample_sequences` last asked for. The
+        error of a sequence is sequence_eta * max + (1 - sequence_eta) * mean of its row (Kapturowski
+        et al. 2019, section 2.3). The weights of steps do not change with it.
+
         Args:
             id: One id or many.
             priority: The error without exponent, or the weight; finite and >= 0, one for each id or
-                one for all.
+                one for all. Or errors of the steps of sequences, (n, steps).
             absolute: Whether the priority is the weight.
+            mask: Which errors count, bool of the shape of `priority`; a row without any leaves its
+                weight as it is. If None, `priority` has `length` columns, and those behind the end
+                of an episode do not count.
+            sequences: Whether ids are those of anchors, with one priority each.
 
         Returns:
-            Number of the ids whose entries were dropped.
+            Number of the ids whose entries were dropped, or which are not anchors.
 
         Raises:
             ValueError: Lengths differ, a priority is negative or not finite, or a weight would not
                 be. Nothing is changed.
+            RuntimeError: The ids are anchors, and no sequences were drawn yet.
         """
     def add_reward(self, id: int, delta: npt.ArrayLike) -> bool:
         """Add to a stored reward, in an open or a closed episode.
@@ -730,6 +781,117 @@ class ReplayMemory(ReplayWriter):
         normalize: Literal["batch", "memory", "all"] = "batch",
         out: _Buffers | None = None,
     ) -> NStepWeightedSample: ...
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: str | None = None,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[False] = False,
+        wait: float | None = None,
+        out: Any = None,
+    ) -> Sequences:
+        """Draw sequences of steps, for learners with a memory of their own (R2D2).
+
+        A sequence is `burn_in` steps, `length` steps to learn from, and `after` steps behind them,
+        all of one episode. It is drawn by its anchor, the first step to learn from. The anchors of
+        an episode are the multiples of `period` up to the last start from which all `length` steps
+        have an action, and that start; 0 in an episode that is shorter. Without `frame_padding`,
+        steps before frame_stack - 1 are no anchors.
+
+        An anchor's weight is its step's initial weight times the error of the sequence to the power
+        of `priority_exponent`. That error is sequence_eta * max + (1 - sequence_eta) * mean of the
+        errors of the steps that are learned from (Kapturowski et al. 2019, section 2.3), at first
+        as they are stored; steps whose initial weight is 0 do not count. `update_priority` sets it.
+        The first call, and one with another `length`, `period` or `border`, makes anchors anew from
+        the weights of all steps, which takes time and 5 bytes per entry of `max_step`.
+
+        Args:
+            n: Sequences, 1 or more.
+            length: Steps to learn from, 1 or more.
+            burn_in: Steps before them, from which a learner computes its recurrent state.
+            after: Steps behind them, for n-step returns.
+            period: Steps from one anchor to the next, 1 or more. With `length`, sequences do not
+                overlap; with `length // 2` each step is learned from twice, as in R2D2.
+            border: "clip": steps outside the episode are not valid; a burn-in that begins before
+                step 0 is shorter. "shift": the window is moved into the episode, if that has as
+                many entries; `learn` stays on the steps of the anchor. "drop": only windows inside
+                the episode are drawn.
+            sampler: How anchors are drawn; None is the memory's `sampler`.
+            beta: As of `sample`.
+            normalize: As of `sample`, among anchors.
+            nstep_return: Whether to add `multi_step`-step returns of the learned steps.
+            wait: As of `sample`.
+            out: Arrays to fill, as a call with the same arguments returned them.
+
+        Returns:
+            Arrays (n, T, ...) with T = burn_in + length + after + recurrent_period - 1, as
+            `cogrs.replay.Sequences` describes them. A sequence begins at the nearest stored
+            recurrent state at or before the first step of the burn-in, which `recurrent` is.
+
+        Raises:
+            ValueError: A number is out of range, `border` is not one of these, or `after` is below
+                multi_step with `nstep_return`.
+            RuntimeError: No sequence can be drawn; the text says why.
+            MemoryError: The arrays, or the anchors, take more memory than is available.
+        """
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: str | None = None,
+        *,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[True],
+        wait: float | None = None,
+        out: Any = None,
+    ) -> NStepSequences: ...
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: str | None = None,
+        *,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[False] = False,
+        wait: float | None = None,
+        out: Any = None,
+    ) -> WeightedSequences: ...
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: str | None = None,
+        *,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[True],
+        wait: float | None = None,
+        out: Any = None,
+    ) -> NStepWeightedSequences: ...
     def episode(self, index: int) -> Episode:
         """Return a copy of a closed episode.
 

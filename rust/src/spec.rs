@@ -24,7 +24,7 @@ pub enum Field {
 }
 
 /// Dimensions of a field at most: the 32 that every NumPy has, less those for rows and stacked frames.
-const MAX_DIMS: usize = 30;
+pub(crate) const MAX_DIMS: usize = 30;
 
 /// Dimensions of a reward at most: settings have two numbers for each.
 const MAX_REWARD_DIMS: usize = 1 << 17;

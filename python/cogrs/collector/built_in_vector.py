@@ -17,7 +17,7 @@ from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.options import ContextOptions, NotPicklable
-from cogrs.collector.suggest import check_options
+from cogrs.suggest import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

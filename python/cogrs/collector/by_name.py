@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from cogrs.collector.options import ContextOptions
-from cogrs.collector.suggest import suggestion
+from cogrs.suggest import suggestion
 from cogrs.game_ids import BUILT_IN_GAMES
 
 BUILT_IN = tuple(BUILT_IN_GAMES)

@@ -12,7 +12,7 @@ from cogrs.collector.environments.factory import Factory, gymnasium_module
 from cogrs.collector.environments.python_vector import PythonVector
 from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.suggest import suggestion
+from cogrs.suggest import suggestion
 from cogrs.validation import check_integer, check_kind
 
 if TYPE_CHECKING:

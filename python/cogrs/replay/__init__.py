@@ -4,7 +4,7 @@ Modules that need ZeroMQ are imported when they are first used.
 
 | question | file |
 |---|---|
-| what a batch, a sample and an episode are made of | `batch.py` |
+| what a batch, a sample and an episode are made of | `batch.py`; a sample of sequences `sequence_batch.py` |
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
@@ -36,6 +36,12 @@ from cogrs.replay.batch import (
     WeightedSample,
 )
 from cogrs.replay.recorder import Recorder
+from cogrs.replay.sequence_batch import (
+    NStepSequences,
+    NStepWeightedSequences,
+    Sequences,
+    WeightedSequences,
+)
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -75,7 +81,9 @@ __all__ = [
     "NStepBatch",
     "NStepIdBatch",
     "NStepSample",
+    "NStepSequences",
     "NStepWeightedSample",
+    "NStepWeightedSequences",
     "Recorder",
     "ReplayMemory",
     "ReplayMemoryClient",
@@ -84,10 +92,12 @@ __all__ = [
     "ReplaySampler",
     "ReplayWriter",
     "Sample",
+    "Sequences",
     "ServerConnectionStats",
     "ServerStats",
     "Tally",
     "WeightedSample",
+    "WeightedSequences",
     "importance_weights",
     "start_server",
 ]

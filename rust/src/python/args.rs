@@ -91,6 +91,7 @@ named_arguments! {
     allow_overcommit: bool, flag;
     absolute: bool, flag;
     nstep_return: bool, flag;
+    sequences: bool, flag;
     do_update_value: bool, flag;
     do_update_weight: bool, flag;
     episodic_weight_multiplier: f64, number;

@@ -16,6 +16,7 @@ use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::out_arrays::OutArrays;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
 use crate::replay::transition::Draws;
 use crate::spec::{FIELDS, Field};
 
@@ -46,7 +47,7 @@ pub(super) fn draw_into(
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
 ) -> Result<Option<Draws>> {
-    memory.check_drawable()?;
+    memory.check_drawable(Sampler::default())?;
     if !memory.settings().has_layout_of(&plan.settings) {
         return Ok(None);
     }
@@ -64,10 +65,7 @@ pub(super) fn draw_into(
             BatchColumn::Weight => copy_values(part, draws.weights.iter().copied()),
             BatchColumn::Id => copy_values(part, memory.ids(&draws.prev)),
             BatchColumn::Probability => {
-                copy_values(
-                    part,
-                    draws.weights.iter().map(|&weight| f64::from(weight) / draws.total),
-                );
+                copy_values(part, draws.probabilities());
             }
             BatchColumn::NextTerminated => copy_values(part, memory.terminated(&draws.next)),
             BatchColumn::NStepReturn => {
@@ -92,7 +90,7 @@ fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Res
         Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
-    let count = memory.num_sampleable() as u64;
+    let count = draws.sampleable as u64;
     importance_weights(&weights, options.beta, draws.total, count, largest)
 }
 
@@ -190,7 +188,10 @@ static ENTRY: BatchClass = BatchClass::new("Entry");
 static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.
-fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn entry<'py>(
+    py: Python<'py>,
+    mut fields: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     for field in &mut fields {
         if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
             *field = call_python!(py, "cogrs.nested", "apart", (&*field,))?;

@@ -142,15 +142,21 @@ impl BatchColumn {
     }
 }
 
-/// A named tuple of `cogrs.replay.batch`, looked up once.
+/// A named tuple of `cogrs.replay`, looked up once.
 pub struct BatchClass {
+    module: &'static str,
     name: &'static str,
     class: PyOnceLock<Py<PyAny>>,
 }
 
 impl BatchClass {
     pub const fn new(name: &'static str) -> Self {
-        Self { name, class: PyOnceLock::new() }
+        Self::in_module("cogrs.replay.batch", name)
+    }
+
+    /// One of another module.
+    pub const fn in_module(module: &'static str, name: &'static str) -> Self {
+        Self { module, name, class: PyOnceLock::new() }
     }
 
     /// A tuple of this class. `tuple.__new__` makes it, as in the class's own `_make`; its `__new__` is Python code.
@@ -161,7 +167,7 @@ impl BatchClass {
     ) -> PyResult<Bound<'py, PyAny>> {
         static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let new = || Ok::<_, PyErr>(py.get_type::<PyTuple>().getattr("__new__")?.unbind());
-        let class = self.class.import(py, "cogrs.replay.batch", self.name)?;
+        let class = self.class.import(py, self.module, self.name)?;
         NEW.get_or_try_init(py, new)?.bind(py).call1((class, PyTuple::new(py, items)?))
     }
 }

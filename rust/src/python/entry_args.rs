@@ -131,3 +131,35 @@ pub fn rows<'a>(
 fn settled(field: Field, value: ValueBytes<'_>) -> Result<ValueBytes<'_>, Error> {
     if matches!(field, Field::Reward | Field::Value) { value.owned() } else { Ok(value) }
 }
+
+/// The argument `recurrent`: the recurrent state before an entry, or before each of many.
+#[derive(Debug)]
+pub struct RecurrentArg<'py> {
+    value: Option<ValueBytes<'py>>,
+    size: usize,
+}
+
+impl<'py> RecurrentArg<'py> {
+    /// Reads it, for `count` entries along a leading dimension or for one; `TypeError` where the memory stores none.
+    pub fn new(
+        handle: &MemoryHandle,
+        given: Option<&Bound<'py, PyAny>>,
+        count: Option<usize>,
+    ) -> PyResult<Self> {
+        let Some(given) = given else { return Ok(Self { value: None, size: 0 }) };
+        let Some(template) = &handle.recurrent else {
+            let text = "recurrent: expected nothing, as the memory was made without recurrent";
+            return Err(PyTypeError::new_err(text));
+        };
+        let value = match count {
+            None => template.value("recurrent", given)?,
+            Some(count) => template.values("recurrent", given, count)?,
+        };
+        Ok(Self { value: Some(value), size: template.spec().nbytes() * count.unwrap_or(1) })
+    }
+
+    pub fn bytes(&self) -> PyResult<Option<&[u8]>> {
+        let value = self.value.as_ref();
+        Ok(value.map(|value| value.exactly("recurrent", self.size)).transpose()?)
+    }
+}

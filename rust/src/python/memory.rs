@@ -13,13 +13,15 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
-    seeded, shown, size, wrong_type,
+    seeded, sequences as sequences_flag, shown, size, wrong_type,
 };
 use crate::python::batch;
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
+use crate::python::sequence_plan::SequenceKind;
+use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
 use crate::python::template::Template;
 use crate::python::writer::ReplayWriter;
@@ -27,6 +29,7 @@ use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
 use crate::replay::finite::check_non_negative;
 use crate::replay::memory::Memory;
+use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -46,11 +49,12 @@ impl ReplayMemory {
     fn assemble(
         memory: Memory,
         templates: [Template; FIELDS],
+        recurrent: Option<Template>,
         uuid: u32,
     ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
-        let handle = Arc::new(MemoryHandle::new(memory, templates));
+        let handle = Arc::new(MemoryHandle::new(memory, templates, recurrent));
         let writer = ReplayWriter::new(Arc::clone(&handle));
         let memory = Self { handle, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
@@ -69,6 +73,38 @@ fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIEL
     made.try_into().map_err(|_| Error::State("an entry has seven fields".into()).into())
 }
 
+/// Dimensions of an argument that has them, as arrays do.
+fn dimensions(value: &Bound<'_, PyAny>) -> usize {
+    let stated = value.getattr("ndim").and_then(|ndim| ndim.extract());
+    stated.unwrap_or_else(|_| {
+        let first = value.get_item(0);
+        1 + usize::from(first.is_ok_and(|first| first.len().is_ok()))
+    })
+}
+
+fn importance_options(
+    beta: Option<&Bound<'_, PyAny>>,
+    normalize: Normalize,
+) -> PyResult<Option<ImportanceOptions>> {
+    let Some(beta) = beta else { return Ok(None) };
+    let beta = check_non_negative("beta", number("beta", beta)?)?;
+    Ok(Some(ImportanceOptions { beta, normalize }))
+}
+
+/// The template of recurrent states, and how the core stores them.
+fn recurrent_args(
+    recurrent: Option<&Bound<'_, PyAny>>,
+    period: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Option<Template>, Option<RecurrentSpec>)> {
+    let period = period.map_or(Ok(1), |period| size("recurrent_period", period, 1))?;
+    let Some(value) = recurrent else { return Ok((None, None)) };
+    let template = Template::named("recurrent", value)?;
+    let field = template.spec().clone();
+    let initial = template.value("recurrent", value)?.bytes().to_vec();
+    let spec = RecurrentSpec::new(field, initial, period)?;
+    Ok((Some(template), Some(spec)))
+}
+
 // The signatures are those of the published interface and of Python's protocols.
 #[allow(
     clippy::too_many_arguments,
@@ -80,9 +116,11 @@ fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIEL
 impl ReplayMemory {
     #[new]
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
-                        max_step, *, uuid=None, seed=None, allow_overcommit=false, **settings),
+                        max_step, *, uuid=None, seed=None, allow_overcommit=false, recurrent=None,
+                        recurrent_period=None, **settings),
            text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
-                             max_step, *, uuid=None, seed=None, allow_overcommit=False, **settings)")]
+                             max_step, *, uuid=None, seed=None, allow_overcommit=False, recurrent=None, \
+                             recurrent_period=1, **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -96,6 +134,8 @@ impl ReplayMemory {
         uuid: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+        recurrent: Option<&Bound<'_, PyAny>>,
+        recurrent_period: Option<&Bound<'_, PyAny>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
@@ -109,11 +149,13 @@ impl ReplayMemory {
                 Err(_) => return Err(Error::value("uuid", "an integer below 2**32", uuid).into()),
             },
         };
+        let (recurrent, states) = recurrent_args(recurrent, recurrent_period)?;
         let rng = seeded(seed)?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
-        let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
-        memory.set_settings(settings);
-        Ok(Self::assemble(memory, templates, uuid))
+        let mut memory =
+            py.detach(|| Memory::with_recurrent(spec, states, max_step, rng, allow_overcommit))?;
+        memory.set_settings(settings)?;
+        Ok(Self::assemble(memory, templates, recurrent, uuid))
     }
 
     #[doc = stub_doc!(ReplayMemory.writer)]
@@ -144,18 +186,30 @@ impl ReplayMemory {
     }
 
     #[doc = stub_doc!(ReplayMemory.update_priority)]
-    #[pyo3(signature = (id, priority, *, absolute=false))]
+    #[pyo3(signature = (id, priority, *, absolute=false, mask=None, sequences=false))]
     fn update_priority(
         &self,
         py: Python<'_>,
         id: &Bound<'_, PyAny>,
         priority: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = absolute)] absolute: bool,
+        mask: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = sequences_flag)] sequences: bool,
     ) -> PyResult<usize> {
         let kind = if absolute { PriorityKind::Weight } else { PriorityKind::Error };
         let ids = ids(id)?;
+        if mask.is_some() || dimensions(priority) > 1 {
+            if absolute {
+                let got = "errors of the steps of sequences";
+                return Err(Error::value("absolute", "False with them", got).into());
+            }
+            return sequences::update_errors(py, &self.handle, &ids, priority, mask);
+        }
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
         self.handle.call(py, ids.len() * UPDATE_BYTES_PER_ID, |memory| {
+            if sequences {
+                return memory.update_sequence_priority(&ids, &priorities, kind);
+            }
             memory.update_priority(&ids, &priorities, kind)
         })
     }
@@ -197,13 +251,40 @@ impl ReplayMemory {
         #[pyo3(from_py_with = normalize)] normalize: Normalize,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let beta = beta.map(|beta| number("beta", beta)).transpose()?;
-        if let Some(beta) = beta {
-            check_non_negative("beta", beta)?;
-        }
-        let importance = beta.map(|beta| ImportanceOptions { beta, normalize });
+        let importance = importance_options(beta, normalize)?;
         let kind = BatchKind::Sample { nstep: nstep_return, importance };
         batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+    }
+
+    #[doc = stub_doc!(ReplayMemory.sample_sequences)]
+    #[pyo3(signature = (n, length, burn_in=None, after=None, period=None, border=None, sampler=None,
+                        beta=None, normalize=Normalize::Batch, nstep_return=false, wait=None, out=None),
+           text_signature = "($self, n, length, burn_in=0, after=0, period=1, border='clip', \
+                             sampler=None, beta=None, normalize='batch', nstep_return=False, wait=None, \
+                             out=None)")]
+    fn sample_sequences<'py>(
+        &self,
+        py: Python<'py>,
+        n: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+        burn_in: Option<&Bound<'py, PyAny>>,
+        after: Option<&Bound<'py, PyAny>>,
+        period: Option<&Bound<'py, PyAny>>,
+        border: Option<&Bound<'py, PyAny>>,
+        sampler: Option<&Bound<'py, PyAny>>,
+        beta: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
+        wait: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let count = size("n", n, 1)?;
+        let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
+        let importance = importance_options(beta, normalize)?;
+        let sampler = sampler.map(sequences::sampler).transpose()?;
+        let _ = wait;
+        let kind = SequenceKind { nstep: nstep_return, importance, sampler };
+        sequences::draw(py, &self.handle, kind, shape, count, out)
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]
@@ -239,10 +320,12 @@ impl ReplayMemory {
     ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| CheckpointFile::open(&path))?;
         let templates =
-            of_fields(|field| Template::saved(py, field, &saved.fields()[field.index()]))?;
+            of_fields(|field| Template::saved(py, field.name(), &saved.fields()[field.index()]))?;
         let uuid = saved.uuid();
         let memory = py.detach(|| saved.load(allow_overcommit))?;
-        Py::new(py, Self::assemble(memory, templates, uuid))
+        let states = memory.recurrent_spec();
+        let recurrent = states.map(|states| Template::saved(py, "recurrent", &states.field));
+        Py::new(py, Self::assemble(memory, templates, recurrent.transpose()?, uuid))
     }
 
     #[doc = stub_doc!(ReplayMemory.pub_bytes)]

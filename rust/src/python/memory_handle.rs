@@ -15,6 +15,7 @@ use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -29,6 +30,9 @@ pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
+    /// The recurrent state's, in a memory that stores it.
+    pub recurrent: Option<Template>,
+    recurrent_period: usize,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     fork_guard: ForkGuard,
@@ -36,13 +40,16 @@ pub struct MemoryHandle {
 }
 
 impl MemoryHandle {
-    pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
+    pub fn new(memory: Memory, templates: [Template; FIELDS], recurrent: Option<Template>) -> Self {
+        let recurrent_period = memory.recurrent_period();
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
             counters: Counters::of(&memory),
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
+            recurrent,
+            recurrent_period,
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }
@@ -50,6 +57,11 @@ impl MemoryHandle {
 
     pub fn template(&self, field: Field) -> &Template {
         &self.templates[field.index()]
+    }
+
+    /// Steps from one stored recurrent state to the next; 1 where none are stored.
+    pub fn recurrent_period(&self) -> usize {
+        self.recurrent_period
     }
 
     pub fn spec(&self) -> &EntrySpec {
@@ -102,7 +114,7 @@ impl MemoryHandle {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             settings.check()?;
-            memory.set_settings(settings);
+            memory.set_settings(settings)?;
             let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             *visible = Arc::clone(memory.settings());
             Ok(())
@@ -127,7 +139,7 @@ impl MemoryHandle {
         if self.counters.num_sampleable() > 0 {
             return Ok(());
         }
-        self.call(py, 0, |memory| memory.check_drawable())
+        self.call(py, 0, |memory| memory.check_drawable(Sampler::default()))
     }
 }
 

@@ -33,6 +33,19 @@ templates! {
     info_buf: Info;
 }
 
+#[pymethods]
+impl ReplayMemory {
+    #[doc = stub_doc!(ReplayMemory.recurrent)]
+    #[getter]
+    fn recurrent<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(template) = &self.handle.recurrent else { return Ok(None) };
+        let initial = self.handle.call(py, 0, |memory| {
+            Ok(memory.recurrent_spec().map(|spec| spec.initial.clone()).unwrap_or_default())
+        })?;
+        template.array(py, &initial).map(Some)
+    }
+}
+
 macro_rules! getters {
     ($($name:ident: $type:ty = |$memory:ident| $value:expr;)*) => {
         #[pymethods]
@@ -52,6 +65,7 @@ getters! {
     max_step: usize = |memory| memory.max_step;
     nbytes: u64 = |memory| memory.nbytes;
     uuid: u32 = |memory| memory.uuid;
+    recurrent_period: usize = |memory| memory.handle.recurrent_period();
     num_entry: usize = |memory| memory.counters()?.num_entry();
     num_sampleable: usize = |memory| memory.counters()?.num_sampleable();
     total_episodes: u64 = |memory| memory.counters()?.total_episodes();

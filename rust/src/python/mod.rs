@@ -12,6 +12,7 @@
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
 //! | how batches and episodes are filled and made | `batch` |
 //! | which arrays `out=` may have | `out_arrays` |
+//! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
@@ -75,6 +76,8 @@ mod numbers;
 mod out_arrays;
 mod request_batcher;
 mod scalar;
+mod sequence_plan;
+mod sequences;
 mod setting_value;
 mod settings;
 mod spaces;

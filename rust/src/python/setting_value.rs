@@ -43,6 +43,7 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
         "priority_epsilon" => {
             plain(number(name, value)?, |settings| &mut settings.priority_epsilon)
         }
+        "sequence_eta" => plain(number(name, value)?, |settings| &mut settings.sequence_eta),
         "mix_lambda" => plain(number(name, value)?, |settings| &mut settings.mix_lambda),
         "frame_padding" => plain(frame_padding(value)?, |settings| &mut settings.frame_padding),
         "frame_stack" => plain(size(name, value, 1)?, |settings| &mut settings.frame_stack),

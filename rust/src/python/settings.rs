@@ -60,6 +60,7 @@ settings! {
     };
     priority_epsilon, set_priority_epsilon: f64 = |settings| settings.priority_epsilon;
     frame_padding, set_frame_padding: String = |settings| settings.frame_padding.to_string();
+    sequence_eta, set_sequence_eta: f64 = |settings| settings.sequence_eta;
 }
 
 #[derive(IntoPyObject)]

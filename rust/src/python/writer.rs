@@ -12,7 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::python::args::{do_update_value, do_update_weight, episodic_weight_multiplier, number};
 use crate::python::close_args::CloseArgs;
-use crate::python::entry_args::{entries, entry, fields, required, rows};
+use crate::python::entry_args::{RecurrentArg, entries, entry, fields, required, rows};
 use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::replay::drawable::ZeroWeights;
@@ -80,7 +80,8 @@ impl ReplayWriter {
 
     #[doc = stub_doc!(ReplayWriter.add_entry)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, weight=None,
-                        state=None, action=None, reward=None, prob=None, value=None, info=None))]
+                        state=None, action=None, reward=None, prob=None, value=None, info=None,
+                        recurrent=None))]
     fn add_entry(
         &self,
         py: Python<'_>,
@@ -98,6 +99,7 @@ impl ReplayWriter {
         prob: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         if init_w.is_some() && weight.is_some() {
@@ -108,13 +110,15 @@ impl ReplayWriter {
         self.handle.check_process()?;
         let values = entry(&self.handle, fields)?;
         let init_w = [number("init_w", init_w)?];
+        let recurrent = RecurrentArg::new(&self.handle, recurrent, None)?;
         let (rows, bytes) = rows(&self.handle, &values, 1)?;
-        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+        let states = recurrent.bytes()?;
+        self.handle.call(py, bytes, |memory| memory.add_with(self.serial(), rows, states, &init_w))
     }
 
     #[doc = stub_doc!(ReplayWriter.add_entries)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, state=None,
-                        action=None, reward=None, prob=None, value=None, info=None))]
+                        action=None, reward=None, prob=None, value=None, info=None, recurrent=None))]
     fn add_entries(
         &self,
         py: Python<'_>,
@@ -131,13 +135,16 @@ impl ReplayWriter {
         prob: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         let init_w = required("init_w", "a number", init_w)?;
         self.handle.check_process()?;
         let (values, init_w) = entries(&self.handle, fields, init_w)?;
+        let recurrent = RecurrentArg::new(&self.handle, recurrent, Some(init_w.len()))?;
         let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
-        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+        let states = recurrent.bytes()?;
+        self.handle.call(py, bytes, |memory| memory.add_with(self.serial(), rows, states, &init_w))
     }
 
     #[doc = stub_doc!(ReplayWriter.close_episode)]
@@ -185,7 +192,7 @@ impl ReplayWriter {
                         episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
                         truncated=None, state=None, action=None, reward=None, prob=None, value=None,
-                        info=None))]
+                        info=None, recurrent=None))]
     fn add_episode(
         &self,
         py: Python<'_>,
@@ -210,6 +217,7 @@ impl ReplayWriter {
         prob: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let args = CloseArgs {
             episodic_weight_multiplier,
@@ -225,11 +233,14 @@ impl ReplayWriter {
         let init_w = required("init_w", "a number", init_w)?;
         self.handle.check_process()?;
         let (values, init_w) = entries(&self.handle, fields, init_w)?;
+        let recurrent = RecurrentArg::new(&self.handle, recurrent, Some(init_w.len()))?;
         let close = args.convert(&self.handle)?;
         let closing = close.closing(&self.handle)?;
+        let states = recurrent.bytes()?;
         let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
         let (first, zero) = self.handle.call(py, bytes, |memory| {
-            Ok((memory.add_episode(rows, &init_w, &closing)?, memory.zero_weights_to_report()))
+            let first = memory.add_episode_with(rows, states, &init_w, &closing)?;
+            Ok((first, memory.zero_weights_to_report()))
         })?;
         warn(py, zero)?;
         Ok(first)

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! magic, version (u32), length of the header (u64)     little-endian
-//! header                                               postcard: memory, settings, episodes, largest weight
+//! header                                               postcard: memory, settings, episodes, largest weight, parts
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
-//!     base and weight (f32) of each entry, all rows of each column; native-endian
+//!     base and weight (f32) of each entry, with max_times_sampled its count of draws (u32), all rows of each column;
+//!     native-endian
 //! checksum of all those (u32)
 //! ```
+//!
+//! Parts have names. A memory that lacks what a part is about has none of it, and a file with a part of another name is of a
+//! later version.
 //!
 //! Everything is streamed between the file and the slots, and nothing is held twice. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
@@ -27,13 +31,15 @@ use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending, Totals};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
-use crate::replay::settings::{FLAGS, Settings};
+use crate::replay::sequence_parts::SequenceParts;
+use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
-const VERSION: u32 = 4;
-/// The version before, which can still be read: fewer settings, and no weights outside of borders.
-const PREVIOUS_VERSION: u32 = 3;
+const VERSION: u32 = 5;
+/// The oldest version that can still be read: without weights outside of borders, `new_priority` and what came with it.
+/// Version 4 is without samplers, counts of draws, and parts.
+const OLDEST_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header is that large: it has a dozen bytes per episode.
@@ -41,8 +47,11 @@ const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
 /// The header of a file. `S` are the settings in force first, then those that episodes were closed with; the largest weight
-/// ever given follows from version 4 on.
+/// ever given follows from version 4 on, [`Parts`] from version 5 on.
 type Header<S> = (MemoryRecord, Vec<S>, Vec<EpisodeRecord>);
+
+/// What only some memories have, each part by its name.
+type Parts = Vec<(String, Vec<u8>)>;
 
 /// A memory without its settings and episodes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,7 +80,15 @@ struct EpisodeRecord {
 /// The settings of version 3, in the order of [`Settings`].
 type SettingsV3 = (f64, f64, usize, usize, usize, usize, bool, Vec<f64>, Vec<f64>, [bool; FLAGS]);
 
-fn upgrade(old: SettingsV3) -> Settings {
+/// The settings of version 4, in the order of [`Settings`].
+type SettingsV4 = (SettingsV3, NewPriority, f64, FramePadding);
+
+fn upgrade_v4(old: SettingsV4) -> Settings {
+    let (old, new_priority, priority_epsilon, frame_padding) = old;
+    Settings { new_priority, priority_epsilon, frame_padding, ..upgrade_v3(old) }
+}
+
+fn upgrade_v3(old: SettingsV3) -> Settings {
     let (priority_exponent, mix_lambda, frame_stack, multi_step, cache_size, ..) = old;
     let (.., max_episode, reuse_cache, discount_factor, reward_coeff, cache_flags) = old;
     Settings {
@@ -94,8 +111,10 @@ fn upgrade(old: SettingsV3) -> Settings {
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = resolve(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest))
-        .map_err(|error| failed(std::io::Error::other(error)))?;
+    let unwritable = |error: postcard::Error| failed(std::io::Error::other(error));
+    let parts: Parts = SequenceParts::of(memory).map_err(unwritable)?;
+    let header =
+        postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts)).map_err(unwritable)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let mut temporary = temporary_file_in(parent).map_err(failed)?;
@@ -178,16 +197,41 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
         for slots in episode.pieces() {
             put(bytemuck::cast_slice(&memory.weights[slots]))?;
         }
+        if memory.index.limit() > 0 {
+            for slot in episode.slots() {
+                put(&memory.index.times_sampled(slot).to_ne_bytes())?;
+            }
+        }
         for column in 0..memory.storage.columns() {
             for slots in episode.pieces() {
                 put(memory.storage.rows(column, slots))?;
             }
+        }
+        for state in memory.recurrent_states(episode) {
+            put(state)?;
         }
     }
     out.write_all(&checksum.finalize().to_le_bytes())?;
     out.flush()?;
     drop(out);
     file.sync_all()
+}
+
+fn read_header(version: u32, header: &[u8]) -> postcard::Result<(Header<Settings>, f64, Parts)> {
+    Ok(match version {
+        3 => {
+            let (memory, settings, episodes): Header<SettingsV3> = postcard::from_bytes(header)?;
+            let settings = settings.into_iter().map(upgrade_v3).collect();
+            ((memory, settings, episodes), 1.0, Parts::new())
+        }
+        4 => {
+            let ((memory, settings, episodes), largest): (Header<SettingsV4>, f64) =
+                postcard::from_bytes(header)?;
+            let settings = settings.into_iter().map(upgrade_v4).collect();
+            ((memory, settings, episodes), largest, Parts::new())
+        }
+        _ => postcard::from_bytes(header)?,
+    })
 }
 
 /// An open file whose header has been checked.
@@ -198,6 +242,7 @@ pub struct CheckpointFile {
     settings: Vec<Settings>,
     episodes: Vec<EpisodeRecord>,
     largest: f64,
+    sequences: SequenceParts,
     is_v3: bool,
     payload: BufReader<File>,
 }
@@ -227,7 +272,7 @@ impl CheckpointFile {
         if magic != MAGIC {
             return Err(refused("a file of another kind"));
         }
-        if ![VERSION, PREVIOUS_VERSION].contains(&version) {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(refused(&format!("version {version}, this is version {VERSION}")));
         }
         if length > size - (PREFIX + CHECKSUM) as u64 {
@@ -244,17 +289,16 @@ impl CheckpointFile {
         if crc32fast::hash(&header).to_le_bytes() != checksum {
             return Err(refused("a file with a damaged header"));
         }
-        let is_v3 = version == PREVIOUS_VERSION;
-        let read = if is_v3 {
-            postcard::from_bytes(&header).map(|(memory, settings, episodes): Header<SettingsV3>| {
-                ((memory, settings.into_iter().map(upgrade).collect(), episodes), 1.0)
-            })
-        } else {
-            postcard::from_bytes::<(Header<Settings>, f64)>(&header)
-        };
-        let ((memory, settings, episodes), largest) =
-            read.map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
-        let file = Self { path: name, memory, settings, episodes, largest, is_v3, payload };
+        let unreadable = |error| refused(&format!("a header that cannot be read: {error}"));
+        let ((memory, settings, episodes), largest, mut parts) =
+            read_header(version, &header).map_err(unreadable)?;
+        let sequences = SequenceParts::take(&mut parts).map_err(|why| refused(&why))?;
+        if let Some((name, _)) = parts.first() {
+            return Err(refused(&format!("one with a part {name:?}, of a later version")));
+        }
+        let is_v3 = version == 3;
+        let file =
+            Self { path: name, memory, settings, episodes, largest, sequences, is_v3, payload };
         file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
         Ok(file)
     }
@@ -273,8 +317,14 @@ impl CheckpointFile {
             .map_err(|error| self.refused(&format!("invalid fields: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
-        let row = spec.entry_size() as u64 + size_of::<EntryWeight>() as u64;
-        if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
+        let counted = settings.first().is_some_and(|settings| settings.max_times_sampled > 0);
+        let count = if counted { size_of::<u32>() } else { 0 };
+        let row = (spec.entry_size() + size_of::<EntryWeight>() + count) as u64;
+        let states = episodes.iter().try_fold(CHECKSUM as u64, |sum, record| {
+            let actions = (record.length as usize).saturating_sub(usize::from(record.final_state));
+            sum.checked_add(self.sequences.state_bytes(actions)?)
+        });
+        if entries.checked_mul(row).zip(states).and_then(|(size, states)| size.checked_add(states))
             != Some(payload)
         {
             return Err(self.refused("a file that was cut short or added to"));
@@ -316,8 +366,11 @@ impl CheckpointFile {
     pub fn load(mut self, overcommit: bool) -> Result<Memory> {
         let spec = EntrySpec::new(self.memory.fields.clone())?;
         let max_step = self.memory.max_step as usize;
-        let mut memory = Memory::new(spec, max_step, self.memory.rng.clone(), overcommit)?;
+        let rng = self.memory.rng.clone();
+        let recurrent = self.sequences.recurrent.clone();
+        let mut memory = Memory::with_recurrent(spec, recurrent, max_step, rng, overcommit)?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
+        memory.set_settings(Settings::clone(&settings[0]))?;
         let mut checksum = Hasher::new();
         for record in std::mem::take(&mut self.episodes) {
             // A memory of an earlier version may have held more episodes without entries.
@@ -345,8 +398,12 @@ impl CheckpointFile {
         memory.next_serial = self.memory.next_serial;
         memory.totals = self.memory.totals;
         memory.largest = self.largest;
+        // The same object, which episodes share.
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
+        if !std::mem::take(&mut self.sequences).restore(&mut memory)? {
+            return Err(self.refused("a file with anchors that are not those of its episodes"));
+        }
         Ok(memory)
     }
 
@@ -360,11 +417,32 @@ impl CheckpointFile {
                 return Err(self.refused("a file with a weight that is not a finite number >= 0"));
             }
         }
+        let limit = memory.index.limit();
+        if limit > 0 {
+            for slot in pieces.iter().cloned().flatten() {
+                let mut count = [0; size_of::<u32>()];
+                self.fill(&mut count)?;
+                checksum.update(&count);
+                let count = u32::from_ne_bytes(count);
+                if count > limit {
+                    return Err(self.refused("a file with an entry drawn more often than allowed"));
+                }
+                memory.index.set_times_sampled(slot, count);
+            }
+        }
         for column in 0..memory.storage.columns() {
             for slots in pieces.iter().cloned() {
                 let rows = memory.storage.rows_mut(column, slots);
                 self.fill(rows)?;
                 checksum.update(rows);
+            }
+        }
+        let actions = memory.episodes[index as usize].actions();
+        if let Some(states) = &mut memory.recurrent {
+            for row in states.restore(index, actions) {
+                let bytes = states.row_mut(row);
+                self.fill(bytes)?;
+                checksum.update(bytes);
             }
         }
         Ok(())

@@ -131,15 +131,28 @@ impl Memory {
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<u64> {
+        self.add_episode_with(rows, None, init_w, options)
+    }
+
+    /// Adds a closed episode with the recurrent states before its entries. Fails as [`Memory::add_with`] and
+    /// [`Memory::close`] do.
+    pub fn add_episode_with(
+        &mut self,
+        rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<u64> {
         self.check_rows(rows, init_w, 0)?;
         self.check_working_memory(init_w.len())?;
         // Among the written fields value comes where qvest, which is not written, has not shifted it.
         let [rewards, values] = [Field::Reward, Field::Value]
             .map(|field| bytemuck::allocation::pod_collect_to_vec::<u8, f32>(rows[field.index()]));
         let prepared = self.prepare(&rewards, &values, init_w, options)?;
+        self.check_recurrent(recurrent, 0, init_w.len())?;
         self.make_room(init_w.len() + usize::from(prepared.ending.final_state))?;
         let serial = self.open();
-        let first = self.add(serial, rows, init_w)?;
+        let first = self.add_with(serial, rows, recurrent, init_w)?;
         let index = self.open_index(serial)?;
         self.commit(index, prepared, options);
         Ok(first)
@@ -187,7 +200,6 @@ impl Memory {
         self.episodes[index as usize].ending = Some(ending);
         self.write_returns(index, 0..base.len(), &computed.returns);
         self.write_weights(index, 0..base.len(), &base, &computed.weights);
-        self.drawable += self.count_drawable(&self.episodes[index as usize]);
         self.finish(index);
     }
 

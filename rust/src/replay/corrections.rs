@@ -81,11 +81,11 @@ impl Memory {
             self.weights[update.slot as usize].weight = *weight;
         }
         // The last weight of an id given twice counts everywhere.
-        for (update, drawn) in updates.iter().zip(&mut made) {
-            *drawn = if update.inside { self.weights[update.slot as usize].weight } else { 0.0 };
+        for (update, number) in updates.iter().zip(&mut made) {
+            *number = self.weights[update.slot as usize].leaf(update.inside);
         }
         self.note_largest(base.iter().zip(&made));
-        self.tree.set_many(&slots, &made);
+        self.index.set_many(&slots, &mut made);
         Ok(gone)
     }
 
@@ -146,7 +146,8 @@ impl Memory {
             if ending.values {
                 self.write_returns(index, 0..step + 1, &computed.returns);
             }
-            self.write_weights(index, steps.clone(), &base[steps], &computed.weights);
+            self.write_weights(index, steps.clone(), &base[steps.clone()], &computed.weights);
+            self.weigh_anchors(index, steps);
         }
         let bytes = bytemuck::cast_slice(&rewards[changed]);
         self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);

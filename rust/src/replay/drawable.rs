@@ -21,18 +21,10 @@ impl Memory {
         self.settings.interior(episode.len(), episode.has_final_state())
     }
 
-    /// Counts an episode's entries inside the present borders whose initial weight is above 0.
-    pub(super) fn count_drawable(&self, episode: &Episode) -> usize {
-        let inside = episode.pieces_of(self.interior(episode));
-        let count = |slots: Range<usize>| {
-            self.weights[slots].iter().filter(|entry| entry.base > 0.0).count()
-        };
-        inside.map(|(slots, _)| count(slots)).sum()
-    }
-
     /// Counts entries that could be drawn, and those with weight 0 among them.
     pub fn zero_weights(&self) -> ZeroWeights {
-        ZeroWeights { zero: self.drawable - self.num_sampleable(), drawable: self.drawable }
+        let drawable = self.num_drawable();
+        ZeroWeights { zero: drawable - self.num_sampleable(), drawable }
     }
 
     /// Returns the counts when more than half of the entries that could be drawn have weight 0; only once.
@@ -45,20 +37,19 @@ impl Memory {
         Some(counts)
     }
 
-    /// Sets each leaf of the tree to its entry's weight, or to 0 outside the present borders.
+    /// Sets each leaf of the index to its entry's weight, which can be drawn inside the present borders.
     pub(super) fn mask_borders(&mut self) {
-        self.drawable = self.closed_episodes().map(|episode| self.count_drawable(episode)).sum();
+        self.index.forget_order();
         for &index in &self.closed {
             let episode = &self.episodes[index as usize];
             let inside = self.interior(episode);
             for extent in episode.extents() {
                 let slots = extent.run.start as usize..extent.run.end() as usize;
                 let weights = self.weights[slots.clone()].iter().enumerate();
-                let masked = weights.map(|(offset, entry)| {
-                    let valid = inside.contains(&(extent.first as usize + offset));
-                    if valid { entry.weight } else { 0.0 }
+                let leaves = weights.map(|(offset, entry)| {
+                    entry.leaf(inside.contains(&(extent.first as usize + offset)))
                 });
-                self.tree.set_run(slots.start, masked);
+                self.index.set_run(slots.start, leaves);
             }
         }
     }
@@ -80,9 +71,9 @@ impl Memory {
             for (entry, (&base, &weight)) in self.weights[slots.clone()].iter_mut().zip(made) {
                 *entry = EntryWeight { base, weight };
             }
-            let drawn =
-                part.map(|step| if inside.contains(&step) { weights[step - first] } else { 0.0 });
-            self.tree.set_run(slots.start, drawn);
+            let leaves = self.weights[slots.clone()].iter().zip(part);
+            let leaves = leaves.map(|(entry, step)| entry.leaf(inside.contains(&step)));
+            self.index.set_run(slots.start, leaves);
         }
         let given = inside.start.max(first)..inside.end.min(first + weights.len());
         if !given.is_empty() {
@@ -108,6 +99,6 @@ impl Memory {
 
     /// The weights with which an episode's entries are drawn now.
     pub fn read_weights<'a>(&'a self, episode: &'a Episode) -> impl Iterator<Item = f32> + 'a {
-        episode.slots().map(|slot| self.tree.get(slot))
+        episode.slots().map(|slot| self.index.drawn_weight(slot))
     }
 }

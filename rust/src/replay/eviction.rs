@@ -37,12 +37,15 @@ impl Memory {
     /// Evicts the closed episode at a position in the order of closing. Returns whether there was one.
     fn evict(&mut self, at: usize) -> bool {
         let Some(index) = self.closed.remove(at) else { return false };
-        self.drawable -= self.count_drawable(&self.episodes[index as usize]);
         let episode = self.forget(index);
+        self.remove_anchors(&episode);
         self.empty -= usize::from(episode.is_empty());
+        self.index.remove_episode(episode.number);
         for extent in episode.extents() {
-            let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
-            self.tree.set_run(extent.run.start as usize, zeros);
+            self.index.remove_run(extent.run.start as usize..extent.run.end() as usize);
+            if let Some(age) = &mut self.age {
+                age.remove(extent.run);
+            }
             self.free_slots.give_back(extent.run);
         }
         true

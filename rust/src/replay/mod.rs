@@ -11,7 +11,13 @@
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
+//! | which samplers there are; how each chooses | [`sampler`]; `draw` |
+//! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
+//! | where sequences lie in their episodes; which starts they have, with which weights | [`sequence_window`]; [`anchors`] |
+//! | how sequences are drawn, and what they contain | [`sequences`] |
+//! | where recurrent states are stored; what files have of sequences | [`recurrent`]; `sequence_parts` |
+//! | which slots are the oldest | `age_order` |
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process | [`checkpoint`] |
 //! | what a client sends a server | [`cache`] |
@@ -46,12 +52,16 @@
 //! another's holds the entry n steps later, so a draw looks at the episode only where that lies in several pieces. Fields
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
+mod age_order;
+pub mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
 pub mod closing;
 pub mod corrections;
+mod draw;
 pub mod drawable;
+mod drawable_counts;
 mod entry_weight;
 mod episode;
 mod eviction;
@@ -63,9 +73,16 @@ pub mod mapped_array;
 pub mod memory;
 pub mod mixer;
 mod power;
+pub mod recurrent;
 pub mod returns;
+pub mod sampler;
+mod sampling_index;
 pub mod sender_counters;
+mod sequence_parts;
+pub mod sequence_window;
+pub mod sequences;
 pub mod settings;
 mod storage;
 pub mod sum_tree;
+mod times_sampled;
 pub mod transition;

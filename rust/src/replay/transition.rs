@@ -1,12 +1,14 @@
 //! Draws of transitions, and the arrays of a sample.
 
-use rand::Rng;
-
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
+use crate::replay::age_order::AgeOrder;
+use crate::replay::draw::{Drawn, TooFew};
 use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::mapped_array::prefetch;
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
+use crate::replay::sampling_index::{ClosedEpisodes, SamplingIndex};
 use crate::replay::settings::FramePadding;
 use crate::spec::{FIELDS, Field};
 
@@ -25,30 +27,76 @@ pub struct Draws {
     pub next: Vec<u32>,
     /// Weight of each prev.
     pub weights: Vec<f32>,
-    /// Sum of all weights at the draw.
+    /// How often each prev has been drawn, with this time; empty without `max_times_sampled`.
+    pub times: Vec<u32>,
+    /// The sampler that they were drawn by.
+    pub sampler: Sampler,
+    /// Sum of all weights before the draw.
     pub total: f64,
+    /// Drawable entries before the draw.
+    pub drawable: usize,
+    /// Drawable entries with a weight above 0 before the draw.
+    pub sampleable: usize,
+}
+
+impl Draws {
+    /// The chance of each prev to be drawn: weight / sum of weights, 1 / number of drawable entries for
+    /// [`Sampler::Uniform`], 1 where an order decides.
+    pub fn probabilities(&self) -> impl ExactSizeIterator<Item = f64> {
+        let of = |&weight| self.sampler.probability(weight, self.total, self.drawable);
+        self.weights.iter().map(of)
+    }
 }
 
 impl Memory {
-    /// Draws `count` transitions with replacement, each with probability weight / sum of weights. Fails with
-    /// [`Error::State`] and the reason when nothing can be drawn. Takes O(count log `max_step`).
+    /// Draws `count` transitions by the sampler of the settings, as [`Self::draw_by`] does.
     pub fn draw(&mut self, count: usize) -> Result<Draws> {
-        self.check_drawable()?;
+        self.draw_by(self.settings.sampler, count)
+    }
+
+    /// Draws `count` transitions. Fails with [`Error::State`] and the reason when there are too few to draw; nothing is
+    /// counted then. Takes O(count log `max_step`), by highest and lowest weights O(`max_step`).
+    pub fn draw_by(&mut self, sampler: Sampler, count: usize) -> Result<Draws> {
+        self.check_drawable(sampler)?;
         check_allocatable(count.saturating_mul(DRAW_BYTES_PER_ROW))?;
-        let total = self.weight_sum();
-        let mut targets: Vec<f64> = (0..count).map(|_| uniform(&mut self.rng) * total).collect();
-        let mut prev = Vec::new();
-        self.tree.find(&mut targets, &mut prev);
+        let (total, drawable) = (self.weight_sum(), self.num_drawable());
+        let sampleable = self.num_sampleable();
+        if SamplingIndex::needs_age_order(sampler) {
+            self.make_age_order();
+        }
+        let none = AgeOrder::default();
+        let age = self.age.as_ref().unwrap_or(&none);
+        let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
+        let drawn = self.index.draw(sampler, count, &closed, &mut self.rng)?;
+        let Drawn { slots: prev, times } = drawn.map_err(|TooFew(have)| {
+            Error::State(format!(
+                "too few entries for sampler='{sampler}': need {count}, have {have}"
+            ))
+        })?;
         let refs: &[u64] = &self.entry_refs;
         prefetch(refs, prev.iter().copied());
         let next = prev.iter().map(|&slot| self.later(refs, slot)).collect();
-        let weights = self.tree.weights(&prev);
-        Ok(Draws { prev, next, weights, total })
+        let weights = self.index.tree.weights(&prev);
+        Ok(Draws { prev, next, weights, times, sampler, total, drawable, sampleable })
+    }
+
+    pub(super) fn make_age_order(&mut self) {
+        if self.age.is_some() {
+            return;
+        }
+        let mut age = AgeOrder::default();
+        for episode in self.closed_episodes() {
+            for extent in episode.extents() {
+                age.append(extent.run);
+            }
+        }
+        self.age = Some(age);
     }
 
     /// Fails with [`Error::State`] and the reason when nothing can be drawn.
-    pub fn check_drawable(&self) -> Result<()> {
-        if self.num_sampleable() > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
+    pub fn check_drawable(&self, sampler: Sampler) -> Result<()> {
+        let count = if sampler.is_weighted() { self.num_sampleable() } else { self.num_drawable() };
+        if count > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
     }
 
     /// The slot of the `next` of the entry in a slot.
@@ -86,6 +134,17 @@ impl Memory {
                  least {needed} entries, the longest has {longest}"
             );
         }
+        if self.settings.max_times_sampled > 0 && self.num_drawable() == 0 {
+            return format!(
+                "nothing to sample: need at least 1 entry, have 0 that were drawn less often than \
+                 max_times_sampled={} and whose initial weight is above 0",
+                self.settings.max_times_sampled
+            );
+        }
+        self.why_all_weights_are_zero()
+    }
+
+    pub(super) fn why_all_weights_are_zero(&self) -> String {
         "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
          priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
          close_episode(do_update_weight=False) weighs by init_w alone"
@@ -251,9 +310,4 @@ impl<'a> Powers<'a> {
         }
         &self.made[exponent * dims..][..dims]
     }
-}
-
-/// A uniform number in [0, 1) with 53 random bits.
-pub(super) fn uniform(rng: &mut impl Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }

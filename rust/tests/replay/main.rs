@@ -5,6 +5,7 @@
 mod cache;
 mod calls;
 mod checkpoint;
+mod draw_model;
 mod fixtures;
 mod importance;
 mod memory;
@@ -12,4 +13,8 @@ mod mixer;
 mod model;
 mod pair;
 mod returns;
+mod samplers;
+mod sequence_model;
+mod sequence_window;
+mod sequences;
 mod sum_tree;

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.suggest import misspelt
+from cogrs.suggest import misspelt
 from cogrs.optional_dependency import import_optional
 
 if TYPE_CHECKING:
