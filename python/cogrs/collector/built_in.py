@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cogrs import _core
 from cogrs.collector.context import GameContext
 from cogrs.collector.description import GameSpec
-from cogrs.collector.suggest import check_options
 from cogrs.game_ids import BUILT_IN_GAMES, class_stem
+from cogrs.suggest import check_options
 from cogrs.validation import check_integer, check_number
 
 if TYPE_CHECKING:
