@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from peers import Buffer
 from timing import Job
-from workload import DRAWN, EPISODE, EXPONENT, Workload, errors
+from workload import BURN_IN, DRAWN, EPISODE, EXPONENT, LEARNED, PERIOD, Workload, errors
 
 import cogrs
 
@@ -70,6 +70,12 @@ class Memory(Buffer):
         """The same, into arrays that are ready."""
         out = self.rem.get_batch(size)
         return Job(lambda: self.rem.get_batch(size, out=out))
+
+    def sequences(self, count: int) -> Job:
+        """Sequences with burn-in, all fields, masks and ids."""
+        draw = self.rem.sample_sequences
+        draw(count, LEARNED, burn_in=BURN_IN, period=PERIOD)  # makes the anchors
+        return Job(lambda: draw(count, LEARNED, burn_in=BURN_IN, period=PERIOD))
 
     def update(self, size: int) -> Job:
         """By id."""

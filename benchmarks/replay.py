@@ -37,15 +37,19 @@ FILE_BYTES = 1_000_000_000
 class Bench:
     """Runs rows and keeps their results."""
 
-    def __init__(self, only: str, rounds: int, directory: str | None) -> None:
+    def __init__(
+        self, only: str, rounds: int, directory: str | None, *, large: bool = False
+    ) -> None:
         """Find out who takes part.
 
         Args:
             only: Rows whose name does not contain this are left out.
             rounds: Rounds of each row.
             directory: Where files are written; None is where temporary files go.
+            large: Whether rows that take 8 GB are wanted too.
         """
         self.only = only
+        self.large = large
         self.rounds = rounds
         self.directory = directory
         self.results: list[table.Result] = []
@@ -173,6 +177,56 @@ def frames(bench: Bench) -> None:
     )
 
 
+def sequences(bench: Bench) -> None:
+    """Sequences of 80 learned steps and 40 of burn-in, 32 at a time."""
+    for kind, name in (("vectors", "W1"), ("frames", "W2")):
+        full = bench.buffers(kind)
+        load = getattr(workload, kind)()
+        least, aim = (0.5, 0.8) if kind == "vectors" else (0.8, 0.95)
+        bench.contest(
+            Row(f"{name} sample_sequences(32), plain slices", "batches/s", least, aim, plain=True),
+            lambda full=full, load=load: {
+                **every(full, "sequences", 32)(),
+                table.PLAIN: slices(load, 32),
+            },
+        )
+    bench.contest(
+        Row("W1 sample_sequences(32) of 5M entries", "us", less=True),
+        lambda: {table.OURS: ours.vectors(workload.vectors(5_000_000)).sequences(32)},
+        scale=1e6,
+    )
+    if bench.large:
+        bench.contest(
+            Row("W1 sample_sequences(32) of 100M entries", "us", less=True),
+            lambda: {table.OURS: ours.vectors(workload.vectors(100_000_000)).sequences(32)},
+            scale=1e6,
+        )
+
+
+def slices(load: workload.Workload, count: int) -> Job:
+    """Copies of as many bytes by slices of arrays into ready memory, field by field."""
+    rng = np.random.default_rng(0)
+    rows = workload.BURN_IN + workload.LEARNED
+    fields: list[Any] = [load.states, load.actions, *[load.floats] * 4]
+    stores = [np.tile(each, (load.episodes, *[1] * (each.ndim - 1))) for each in fields]
+    shapes = [(count, rows, *each.shape[1:]) for each in fields]
+    # As many bytes as ours has: a stack of states where there are stacks.
+    stores[0] = np.concatenate([stores[0]] * load.stack, 1) if load.stack > 1 else stores[0]
+    shapes[0] = (count, rows, *stores[0].shape[1:])
+    outs = [np.ones(shape, each.dtype) for shape, each in zip(shapes, stores, strict=True)]
+    starts = np.zeros(count, np.int64)
+
+    def before() -> None:
+        starts[:] = rng.integers(0, len(stores[0]) - rows, count)
+
+    def run() -> None:
+        for store, out in zip(stores, outs, strict=True):
+            for row, start in enumerate(starts.tolist()):
+                out[row] = store[start : start + rows]
+
+    return Job(run, before=before)
+
+
 def gather(load: workload.Workload, size: int) -> Job:
     """Copies of as many frames into ready memory: one call of NumPy, which copies frame by frame.
 
@@ -254,16 +308,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--rounds", type=int, default=timing.ROUNDS, help="rounds of each row")
+    parser.add_argument("--large", action="store_true", help="rows that take 8 GB too")
     parser.add_argument("--directory", help="where files are written, on a disk")
     options = parser.parse_args()
     if _core.__debug_build__:
         print("this is a debug build: its figures mean nothing")
-    bench = Bench(options.only, options.rounds, options.directory)
+    bench = Bench(options.only, options.rounds, options.directory, large=options.large)
     for line in bench.missing:
         print(line)
     memory(bench)  # before malloc is tuned
     keep_freed_memory()
-    for part in (vectors, frames, files):
+    for part in (vectors, frames, sequences, files):
         print(part.__doc__, flush=True)
         part(bench)
     print("", table.targets(bench.results), table.participants(bench.results), sep="\n\n")

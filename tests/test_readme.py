@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 # Other pages have no examples in Python.
-WITH_EXAMPLES = ("coming-from", "collector", "orchestrator", "replay", "trials")
+WITH_EXAMPLES = ("coming-from", "collector", "orchestrator", "replay", "sequences", "trials")
 PAGES = (README, *(ROOT / f"docs/{name}.md" for name in WITH_EXAMPLES))
 
 

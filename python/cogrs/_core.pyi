@@ -54,6 +54,9 @@ __debug_build__: bool
 
 _Float32: TypeAlias = npt.NDArray[np.float32]
 _Buffers: TypeAlias = tuple[Any, ...]
+_Sampler: TypeAlias = Literal[
+    "prioritized", "stratified", "uniform", "fifo", "lifo", "highest", "lowest"
+]
 _Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
 
 # -- writer.rs ------------------------------------------------------------------------------------
@@ -335,6 +338,9 @@ class ReplayMemory(ReplayWriter):
         priority_epsilon: float = 0.0,
         frame_padding: Literal["none", "repeat", "zero"] = "none",
         sequence_eta: float = 0.9,
+        sampler: _Sampler = "prioritized",
+        max_times_sampled: int = 0,
+        remover: Literal["fifo", "lifo", "lowest", "highest"] = "fifo",
     ) -> Self: ...
     @staticmethod
     def from_spaces(
@@ -425,7 +431,7 @@ class ReplayMemory(ReplayWriter):
         """Template of info: zeros of its dtype and shape."""
     @property
     def recurrent(self) -> npt.NDArray[Any] | None:
-        """The recurrent state before step 0 of every episode, a new array; None if none is stored."""
+        """The recurrent state before step 0 of every episode, a copy; None without `recurrent`."""
     @property
     def recurrent_period(self) -> int:
         """Steps from one stored recurrent state to the next; 1 where none is stored."""
@@ -461,8 +467,15 @@ class ReplayMemory(ReplayWriter):
     def weight_sum(self) -> float:
         """Sum of the sampling weights of all entries that can be drawn now."""
     @property
+    def num_drawable(self) -> int:
+        """Entries that can be drawn now, also with weight 0, as sampler "uniform" draws them.
+
+        Those inside the borders of a closed episode whose `init_w * multiplier` is above 0, unless
+        they have been drawn `max_times_sampled` times.
+        """
+    @property
     def num_sampleable(self) -> int:
-        """Entries that can be drawn now: those with a weight above 0."""
+        """Entries that can be drawn now in proportion to weight: those with a weight above 0."""
     @property
     def min_weight(self) -> float:
         """Smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
@@ -471,8 +484,9 @@ class ReplayMemory(ReplayWriter):
     def __len__(self) -> int:
         """Entries held now, as `num_entry`."""
 
-    # Settings hold for episodes that are closed from then on, except those of borders: frame_stack,
-    # frame_padding and multi_step decide at once which closed entries are drawn.
+    # Settings hold for episodes that are closed from then on, except those of borders and draws:
+    # frame_stack, frame_padding, multi_step and max_times_sampled decide at once which closed
+    # entries are drawn.
     @property
     def priority_exponent(self) -> float:
         """Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5."""
@@ -594,6 +608,43 @@ class ReplayMemory(ReplayWriter):
         """
     @sequence_eta.setter
     def sequence_eta(self, value: float) -> None: ...
+    def sampler(self) -> str:
+        """How `sample` and `get_batch` choose entries. Default "prioritized".
+
+        - "prioritized": in proportion to weight, with replacement (Schaul et al. 2016, section
+          3.3).
+        - "stratified": the same, but one draw from each of B equal parts of the sum of weights,
+          over entries oldest first (Schaul et al. 2016, appendix B.2.1).
+        - "uniform": all entries alike, with replacement, also those with weight 0.
+        - "fifo", "lifo": the oldest, or newest, first, by the order in which episodes were closed.
+        - "highest", "lowest": by weight, also 0, ties the oldest first. Each batch reads all
+          weights.
+
+        The last four give no entry twice in a batch. A server's clients draw their caches by it.
+        """
+    @sampler.setter
+    def sampler(self, value: _Sampler) -> None: ...
+    @property
+    def max_times_sampled(self) -> int:
+        """How often an entry is given at most, within a batch too; 0: any number. Default 0.
+
+        An entry that was given so often is no longer drawable, by any sampler. Samples then have
+        `times_sampled`. Counts belong to entries, are saved with them, and are kept only while
+        there is a limit: 0 forgets them, and one that is lowered to n makes larger counts n. They
+        take one byte per entry for limits up to 255, else four.
+        """
+    @max_times_sampled.setter
+    def max_times_sampled(self, value: int) -> None: ...
+    @property
+    def remover(self) -> str:
+        """Which closed episode is evicted first. Default "fifo", the oldest.
+
+        "lifo": the newest; "lowest", "highest": the one with the lowest or highest mean weight of
+        its steps, ties the oldest first. When `max_episode` is exceeded, the episode that was just
+        closed stays. Open episodes are never evicted.
+        """
+    @remover.setter
+    def remover(self, value: Literal["fifo", "lifo", "lowest", "highest"]) -> None: ...
 
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
@@ -647,8 +698,8 @@ class ReplayMemory(ReplayWriter):
 
         Errors of two dimensions, or a mask, set the weights of sequences instead: those of the
         anchors `id` of the length, period and border that `sample_sequences` last asked for. The
-        error of a sequence is sequence_eta * max + (1 - sequence_eta) * mean of its row (Kapturowski
-        et al. 2019, section 2.3). The weights of steps do not change with it.
+        error of a sequence is sequence_eta * max + (1 - sequence_eta) * mean of its row
+        (Kapturowski et al. 2019, section 2.3). The weights of steps do not change with it.
 
         Args:
             id: One id or many.
@@ -690,11 +741,15 @@ class ReplayMemory(ReplayWriter):
         """
 
     # Reading.
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
-        """Draw transitions, with replacement, each with probability `weight / weight_sum`.
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: _Buffers | None = None
+    ) -> Batch:
+        """Draw transitions by `sampler`: by default with probability `weight / weight_sum`.
 
         Args:
             batch_size: How many, B >= 1.
+            wait: Seconds to wait until other threads have closed episodes with enough entries; None
+                does not wait. Other threads run meanwhile, and Ctrl-C works.
             out: Arrays to fill instead of making new ones: a batch that this call returned before,
                 or one of the same shapes and dtypes in memory of another library on the CPU. Slices
                 of one batch may be filled from several memories.
@@ -707,8 +762,10 @@ class ReplayMemory(ReplayWriter):
             caller and share nothing with the memory. With `out`, returns `out`.
 
         Raises:
-            RuntimeError: Nothing can be drawn; the text says why.
-            ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
+            RuntimeError: There are too few entries; the text says how many, or why none can be
+                drawn. No draw is counted.
+            TimeoutError: The same after `wait` seconds.
+            ValueError: batch_size < 1, or `wait` is negative; an array of `out` has another shape or dtype, cannot be
                 written to, is not C-contiguous or shares memory with another.
             TypeError: `out` does not have the structure of a batch of this call.
         """
@@ -720,6 +777,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> Sample:
         """Draw as `get_batch` does, with more about each row.
@@ -733,23 +792,29 @@ class ReplayMemory(ReplayWriter):
             normalize: "batch" divides them by the largest of the batch; "memory", which
                 `importance_weights` calls "all" (taken here too), by the largest of all entries,
                 which reads all weights.
+            sampler: As the property `sampler`, which None stands for.
+            wait: As of `get_batch`.
             out: As of `get_batch`.
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
-            float64 (B,) is weight / weight_sum, next_terminated bool (B,) says that next is the
+            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and 1
+            for samplers that choose by an order; next_terminated bool (B,) says that next is the
             final state of an episode that terminated. With `nstep_return=True` there follow
             nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
             these are the sum over k < n of discount_factor ** k * reward[t + k], and
             discount_factor ** n, or 0 where the episode terminated within them; with the present
             discount_factor. `nstep_return + nstep_discount * V(next)` is the n-step target of every
-            row (Sutton and Barto, section 7.1). With `beta`, importance_weight comes last: float32
-            (B,), (num_sampleable * probability) ** -beta, divided as `normalize` says; it is what
-            `importance_weights` returns.
+            row (Sutton and Barto, section 7.1). With `max_times_sampled` there follows
+            times_sampled, uint32 (B,): how often prev's entry was given, this time included. With
+            `beta`, importance_weight comes last: float32 (B,), (num_sampleable * probability) **
+            -beta, divided as `normalize` says; it is what `importance_weights` returns. For
+            samplers other than "prioritized" and "stratified" it is 1.
 
         Raises:
-            ValueError: `beta` is negative or not finite, or `normalize` is not one of these.
-            RuntimeError, ValueError, TypeError: As of `get_batch`.
+            ValueError: `beta` is negative or not finite, or `normalize` or `sampler` is not one of
+                these.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `get_batch`.
         """
     @overload
     def sample(
@@ -759,6 +824,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepSample: ...
     @overload
@@ -769,6 +836,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> WeightedSample: ...
     @overload
@@ -779,6 +848,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepWeightedSample: ...
     @overload
@@ -790,7 +861,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
         nstep_return: Literal[False] = False,
@@ -850,7 +921,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         *,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
@@ -867,7 +938,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         *,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
@@ -884,7 +955,7 @@ class ReplayMemory(ReplayWriter):
         after: int = 0,
         period: int = 1,
         border: Literal["clip", "shift", "drop"] = "clip",
-        sampler: str | None = None,
+        sampler: _Sampler | None = None,
         *,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
@@ -948,6 +1019,24 @@ def publish_through(
     """
 
 # -- cache.rs -------------------------------------------------------------------------------------
+
+def set_cache_sequences(
+    memory: ReplayMemory,
+    length: int,
+    burn_in: int = 0,
+    after: int = 0,
+    period: int = 1,
+    border: str = "clip",
+) -> None:
+    """Make the caches of a memory, and of stores and mixers like it, hold sequences.
+
+    Raises:
+        TypeError, ValueError: As `ReplayMemory.sample_sequences`.
+        RuntimeError: They are set already.
+    """
+
+def cache_sequences(memory: ReplayMemory) -> dict[str, Any] | None:
+    """Return the arguments of `set_cache_sequences`; None where caches hold transitions."""
 
 def draw_cache(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False, pack: int = 0

@@ -57,6 +57,9 @@ OTHER_SETTINGS = {
     "new_priority": "max",
     "priority_epsilon": 0.375,
     "frame_padding": "zero",
+    "sampler": "lifo",
+    "max_times_sampled": 3,
+    "remover": "lowest",
 }
 """Settings, none of which is the default; the reward has two dimensions."""
 

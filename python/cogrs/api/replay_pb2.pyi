@@ -13,6 +13,10 @@ Every message is multipart, and its first frame is a Header:
              [Header with Cache | weight | ids | nstep_return | nstep_discount | field ...]
   PUB/SUB    [topic | Header with Publication | message]
 
+Where a server's caches hold sequences, rows are sequences: frames are weight, valid, learn, is_first, terminated,
+truncated (one byte per step), recurrent, id (uint64 per step), anchor_id (uint64), sender, n-step returns and
+discounts, and all seven fields.
+
 Frames behind a header are raw bytes, little-endian. Weights are float32, one a sample. Ids (uint64)
 and, in samples that a server gives, senders (uint32) are there only with `ids`; n-step returns and the
 discounts that go with them (float32, of reward's shape) only with `nstep`.
@@ -157,6 +161,8 @@ class Sizes(_message.Message):
     MAX_FRAME_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
     NSTEP_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    RECURRENT_FIELD_NUMBER: _builtins.int
     max_frame: _builtins.int
     """The largest frame that the server takes, in bytes."""
     ids: _builtins.bool
@@ -169,6 +175,14 @@ class Sizes(_message.Message):
 
     @_builtins.property
     def settings(self) -> Global___Settings: ...
+    @_builtins.property
+    def sequences(self) -> Global___Sequences:
+        """What the rows of caches are; transitions when it is absent."""
+
+    @_builtins.property
+    def recurrent(self) -> Global___Recurrent:
+        """The recurrent state that memories store; none when it is absent."""
+
     def __init__(
         self,
         *,
@@ -177,14 +191,87 @@ class Sizes(_message.Message):
         max_frame: _builtins.int = ...,
         ids: _builtins.bool = ...,
         nstep: _builtins.bool = ...,
+        sequences: Global___Sequences | None = ...,
+        recurrent: Global___Recurrent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__recurrent: _TypeAlias = _typing.Literal["recurrent"]  # noqa: Y015
+    _WhichOneofArgType__recurrent: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent"]  # noqa: Y015
+    _WhichOneofReturnType__sequences: _TypeAlias = _typing.Literal["sequences"]  # noqa: Y015
+    _WhichOneofArgType__sequences: _TypeAlias = _typing.Literal["_sequences", b"_sequences"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recurrent) -> _WhichOneofReturnType__recurrent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequences) -> _WhichOneofReturnType__sequences | None: ...
+
+Global___Sizes: _TypeAlias = Sizes  # noqa: Y015
+
+@_typing.final
+class Sequences(_message.Message):
+    """Sequences of steps, by the arguments of `sample_sequences`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LENGTH_FIELD_NUMBER: _builtins.int
+    BURN_IN_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    BORDER_FIELD_NUMBER: _builtins.int
+    length: _builtins.int
+    burn_in: _builtins.int
+    after: _builtins.int
+    period: _builtins.int
+    border: _builtins.str
+    """"clip", "shift" or "drop"."""
+    def __init__(
+        self,
+        *,
+        length: _builtins.int = ...,
+        burn_in: _builtins.int = ...,
+        after: _builtins.int = ...,
+        period: _builtins.int = ...,
+        border: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "border", b"border", "burn_in", b"burn_in", "length", b"length", "period", b"period"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Sizes: _TypeAlias = Sizes  # noqa: Y015
+Global___Sequences: _TypeAlias = Sequences  # noqa: Y015
+
+@_typing.final
+class Recurrent(_message.Message):
+    """The policy's recurrent state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    INITIAL_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    initial: _builtins.bytes
+    """Its value before the first step of an episode, little-endian."""
+    period: _builtins.int
+    """Steps from one stored state to the next."""
+    @_builtins.property
+    def template(self) -> Global___Template: ...
+    def __init__(
+        self,
+        *,
+        template: Global___Template | None = ...,
+        initial: _builtins.bytes = ...,
+        period: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initial", b"initial", "period", b"period", "template", b"template"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Recurrent: _TypeAlias = Recurrent  # noqa: Y015
 
 @_typing.final
 class Template(_message.Message):
@@ -231,6 +318,10 @@ class Settings(_message.Message):
     NEW_PRIORITY_FIELD_NUMBER: _builtins.int
     PRIORITY_EPSILON_FIELD_NUMBER: _builtins.int
     FRAME_PADDING_FIELD_NUMBER: _builtins.int
+    SEQUENCE_ETA_FIELD_NUMBER: _builtins.int
+    SAMPLER_FIELD_NUMBER: _builtins.int
+    MAX_TIMES_SAMPLED_FIELD_NUMBER: _builtins.int
+    REMOVER_FIELD_NUMBER: _builtins.int
     priority_exponent: _builtins.float
     mix_lambda: _builtins.float
     frame_stack: _builtins.int
@@ -243,6 +334,13 @@ class Settings(_message.Message):
     priority_epsilon: _builtins.float
     frame_padding: _builtins.str
     """"none", also when empty, "repeat" or "zero"."""
+    sequence_eta: _builtins.float
+    """Share of the largest error in the priority of a sequence; absent: 0.9."""
+    sampler: _builtins.str
+    """"prioritized", also when empty, or another sampler's name."""
+    max_times_sampled: _builtins.int
+    remover: _builtins.str
+    """"fifo", also when empty, "lifo", "lowest" or "highest"."""
     @_builtins.property
     def discount_factor(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -265,12 +363,18 @@ class Settings(_message.Message):
         new_priority: _builtins.str = ...,
         priority_epsilon: _builtins.float = ...,
         frame_padding: _builtins.str = ...,
+        sequence_eta: _builtins.float | None = ...,
+        sampler: _builtins.str = ...,
+        max_times_sampled: _builtins.int = ...,
+        remover: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "sequence_eta", b"sequence_eta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "max_times_sampled", b"max_times_sampled", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "remover", b"remover", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff", "sampler", b"sampler", "sequence_eta", b"sequence_eta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__sequence_eta: _TypeAlias = _typing.Literal["sequence_eta"]  # noqa: Y015
+    _WhichOneofArgType__sequence_eta: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_eta) -> _WhichOneofReturnType__sequence_eta | None: ...
 
 Global___Settings: _TypeAlias = Settings  # noqa: Y015
 
@@ -364,7 +468,7 @@ class Cache(_message.Message):
     template: _builtins.int
     """Digest of the memory's templates."""
     flags: _builtins.int
-    """Which fields follow: bit 0 is prev's state, bit 13 next's info."""
+    """Which fields follow: bit 0 is prev's state, bit 13 next's info. Of sequences: bit 31, and a number of their shape."""
     frame_stack: _builtins.int
     """States in a stack."""
     ids: _builtins.bool
@@ -483,6 +587,7 @@ class Priorities(_message.Message):
     IDS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     ABSOLUTE_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
     senders: _builtins.bytes
     """Of a request: the uuid of the client of each row, uint32, little-endian. Of a message: empty."""
     ids: _builtins.bytes
@@ -491,6 +596,8 @@ class Priorities(_message.Message):
     """Errors without exponent, float32, little-endian, finite and >= 0."""
     absolute: _builtins.bool
     """Whether `errors` are the weights themselves."""
+    sequences: _builtins.bool
+    """Whether ids are those of the anchors of sequences."""
     def __init__(
         self,
         *,
@@ -498,10 +605,11 @@ class Priorities(_message.Message):
         ids: _builtins.bytes = ...,
         errors: _builtins.bytes = ...,
         absolute: _builtins.bool = ...,
+        sequences: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["absolute", b"absolute", "errors", b"errors", "ids", b"ids", "senders", b"senders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absolute", b"absolute", "errors", b"errors", "ids", b"ids", "senders", b"senders", "sequences", b"sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

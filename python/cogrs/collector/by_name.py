@@ -7,8 +7,8 @@ import inspect
 from typing import Any
 
 from cogrs.collector.options import ContextOptions
-from cogrs.suggest import suggestion
 from cogrs.game_ids import BUILT_IN_GAMES
+from cogrs.suggest import suggestion
 
 BUILT_IN = tuple(BUILT_IN_GAMES)
 """Games in Rust, by the names of their modules in `cogrs.collector.games`."""

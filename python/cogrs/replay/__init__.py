@@ -4,11 +4,14 @@ Modules that need ZeroMQ are imported when they are first used.
 
 | question | file |
 |---|---|
-| what a batch, a sample and an episode are made of | `batch.py`; a sample of sequences `sequence_batch.py` |
+| what a batch, a sample and an episode are made of | `batch.py`, of `entry.py` |
+| what sequences are made of | `sequence_batch.py` |
+| which sequences caches have, and their priorities | `sequence_priority.py` |
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
-| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
+| what users call over a network | `server.py` (`server_workers.py`), `client.py`, `sampler.py`, `proxy.py` |
+| which file describes a server | `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
 | what a server does with a message | `serving/` |
 | how messages are published, and priorities come back | `pubsub/`, `priorities.py` |
@@ -25,20 +28,28 @@ from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
 from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
-    Entry,
+    CountedSample,
+    CountedWeightedSample,
     Episode,
     IdBatch,
     NStepBatch,
+    NStepCountedSample,
+    NStepCountedWeightedSample,
     NStepIdBatch,
     NStepSample,
     NStepWeightedSample,
     Sample,
     WeightedSample,
 )
+from cogrs.replay.entry import Entry
 from cogrs.replay.recorder import Recorder
 from cogrs.replay.sequence_batch import (
+    IdSequenceBatch,
+    NStepIdSequenceBatch,
+    NStepSequenceBatch,
     NStepSequences,
     NStepWeightedSequences,
+    SequenceBatch,
     Sequences,
     WeightedSequences,
 )
@@ -74,13 +85,20 @@ __all__ = [
     "Batch",
     "Bind",
     "Conn",
+    "CountedSample",
+    "CountedWeightedSample",
     "Entry",
     "Episode",
     "IdBatch",
+    "IdSequenceBatch",
     "KeyPair",
     "NStepBatch",
+    "NStepCountedSample",
+    "NStepCountedWeightedSample",
     "NStepIdBatch",
+    "NStepIdSequenceBatch",
     "NStepSample",
+    "NStepSequenceBatch",
     "NStepSequences",
     "NStepWeightedSample",
     "NStepWeightedSequences",
@@ -92,6 +110,7 @@ __all__ = [
     "ReplaySampler",
     "ReplayWriter",
     "Sample",
+    "SequenceBatch",
     "Sequences",
     "ServerConnectionStats",
     "ServerStats",

@@ -102,6 +102,7 @@ class Recorder:
         self.autoreset_mode: str = mode
         """"next_step" or "same_step"."""
         self._memory = memory
+        self._recurrent = memory.recurrent
         self._updates = _updates(memory, do_update_value, do_update_weight)
         self._writers: list[ReplayWriter] = [memory.writer() for _ in range(self.num_envs)]
         self._open = [False] * self.num_envs
@@ -128,6 +129,7 @@ class Recorder:
         infos: Mapping[str, Any] | None = None,
         bootstrap_value: Any = None,
         init_w: Any = 1.0,
+        recurrent: Any = None,
         **fields: Any,
     ) -> npt.NDArray[np.uint64]:
         """Record one step of all environments.
@@ -152,6 +154,8 @@ class Recorder:
                 Learners that bootstrap from `next` are not affected, since `next_terminated` is
                 False.
             init_w: Initial weights, (N,) or one for all.
+            recurrent: The policy's recurrent states before the step, (N, *recurrent); given if, and
+                only if, the memory stores such states.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
         Returns:
@@ -170,6 +174,7 @@ class Recorder:
         columns = [states, self._column("action", action), self._column("reward", reward)]
         columns += self._named(fields)
         weights = self._weights(init_w)
+        states_before = self._recurrent_states(recurrent)
         self._check(columns[2], columns[4], weights)
         ends = self._flags("terminated", terminated), self._flags("truncated", truncated)
         pending = self._pending(states)
@@ -191,7 +196,10 @@ class Recorder:
                 if not self._open[env]:
                     self._writers[env].new_episode()
                     self._open[env] = True
-                ids[env] = self._writers[env].add_entry(s, a, r, p, v, i, float(weights[env]))
+                before = None if states_before is None else states_before[env]
+                ids[env] = self._writers[env].add_entry(
+                    s, a, r, p, v, i, float(weights[env]), recurrent=before
+                )
             except RuntimeError as error:
                 self._drop(env, error, failed)
         for env in over:
@@ -295,6 +303,19 @@ class Recorder:
             expected = f"shape ({self.num_envs},) or one number"
             raise ValueError(f"init_w: expected {expected}, got shape {given.shape}")
         return np.broadcast_to(given, self.num_envs)
+
+    def _recurrent_states(self, given: Any) -> npt.NDArray[Any] | None:
+        template = self._recurrent
+        if template is None:
+            if given is not None:
+                raise TypeError(
+                    "recurrent: expected nothing, as the memory was made without recurrent"
+                )
+            return None
+        if given is None:
+            shape = (self.num_envs, *template.shape)
+            raise ValueError(f"recurrent: expected {template.dtype} {shape}, got None")
+        return convert("recurrent", given, template.dtype, (self.num_envs, *template.shape))
 
     def _named(self, fields: dict[str, Any]) -> list[npt.NDArray[Any]]:
         given = {_SHORT.get(name, name): value for name, value in fields.items()}

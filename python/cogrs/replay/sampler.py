@@ -30,6 +30,7 @@ from cogrs.replay.net.deadline import SLICE, Deadline
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.publish_request import PublishRequest
+from cogrs.replay.sequence_priority import SequencePriority
 from cogrs.replay.server_connection import PAUSE, CacheLayout, ServerConnection
 from cogrs.replay.wire import encode, row_bytes
 from cogrs.validation import check_count, check_flag
@@ -102,6 +103,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._servers = [ServerConnection(self._transport, endpoint) for endpoint in checked]
         self._layout: CacheLayout | None = None
         self._mixer: SampleMixer | None = None
+        self._sequences: SequencePriority | None = None
         self._first: ServerConnection | None = None
         self._most_rows = 1
         parts = (self._transport, self._lock, self._servers)
@@ -180,6 +182,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         priority: npt.ArrayLike,
         *,
         absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
     ) -> int:
         """Send errors back to the clients by way of the servers; never waits for them.
 
@@ -191,6 +194,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             sender: Likewise.
             priority: Likewise.
             absolute: Likewise.
+            mask: Likewise.
 
         Returns:
             Number of servers that the errors were not sent to, for lack of a connection.
@@ -202,7 +206,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
                 a server's answer to an earlier request is not valid.
         """
         self._transport.check()
-        priorities = Priorities.of(id, sender, priority, absolute=absolute)
+        priorities = Priorities.of(
+            id, sender, priority, absolute=absolute, mask=mask, sequences=self._sequences
+        )
         with self._turn(Deadline(None)):
             if self._layout is None or not self._layout.ids:
                 raise RuntimeError("the servers have no ids: make them with ids=True")
@@ -334,6 +340,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._first = first
         most = min(LARGEST_REPLY // max(largest, 1), 2 * LARGEST_REPLY // row_bytes(memory))
         self._most_rows = max(1, min(most, MOST_SAMPLES))
+        self._sequences = SequencePriority.of(memory)
         self._mixer = SampleMixer(memory, len(self._servers), seed=self._seed, **carried)
 
     def _check_layout(self, server: ServerConnection) -> None:
@@ -344,8 +351,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             first = self._first.endpoint if self._first else "the others"
             server.forget_sizes()
             raise RuntimeError(
-                f"{server.endpoint} has other templates, cache_flags, frame_stack, ids or nstep "
-                f"than {first}"
+                f"{server.endpoint} has other templates, cache_flags, frame_stack, ids, nstep "
+                f"or sequences than {first}"
             )
         server.agreed = True
 

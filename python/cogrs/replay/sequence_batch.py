@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from cogrs.replay.batch import Entry
+    from cogrs.replay.entry import Entry
 
 
 class Sequences(NamedTuple):
@@ -121,3 +121,73 @@ class NStepWeightedSequences(NamedTuple):
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
     importance_weight: npt.NDArray[np.float32]
+
+
+class SequenceBatch(NamedTuple):
+    """Sequences out of caches, as of `get_batch` of a server with `sequences`: see `Sequences`."""
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+
+
+class IdSequenceBatch(NamedTuple):
+    """A `SequenceBatch` of a server with `ids=True`.
+
+    Fields:
+        sender: The uuid of the client of each sequence, uint32 (n,); `anchor_id` is of its memory.
+    """
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    sender: npt.NDArray[np.uint32]
+
+
+class NStepSequenceBatch(NamedTuple):
+    """A `SequenceBatch` of a server with `nstep=True`: see `NStepSequences`."""
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+
+
+class NStepIdSequenceBatch(NamedTuple):
+    """A batch of sequences of a server with `ids=True` and `nstep=True`."""
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    sender: npt.NDArray[np.uint32]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]

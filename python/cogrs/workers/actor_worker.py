@@ -19,6 +19,7 @@ import numpy as np
 from cogrs.collector import RequestBatcher
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.convert import convert
+from cogrs.replay.sequence_priority import learned_steps
 from cogrs.sdk import step_of_reward
 from cogrs.validation import check_seconds
 from cogrs.workers.idle_detector import IdleDetector
@@ -90,16 +91,20 @@ class ActorWorker:
             policy: Called on a thread of its own with k states, (k, *state); and, if `recurrent` is
                 given, with the recurrent states of their trials, (k, *recurrent).
             recurrent: The recurrent state at the first state of a trial, such as zeros; of any
-                dtype and shape. Each actor of each trial has its own.
+                dtype and shape. Each actor of each trial has its own. A memory that stores
+                recurrent states (`ReplayMemory.recurrent`) gets them with the steps, and says this
+                one if it is None.
             batch_size: States per call, at most.
             timeout: Seconds that the first of them waits at most. It waits no longer than until
                 every agent of its event loop has asked.
-            samples_per_step: Samples pushed for each step stored.
+            samples_per_step: Samples pushed for each step stored; of a sequence, each step that is
+                learned from is one.
             on_episode: Called with the number of steps and the sum of rewards of each closed
                 episode.
 
         Raises:
-            ValueError: The memory's templates do not fit, or a number is out of range.
+            ValueError: The memory's templates do not fit, its recurrent state is another one, or a
+                number is out of range.
         """
         check_seconds("timeout", timeout, above=True)
         if not 0 <= samples_per_step < float("inf"):
@@ -109,7 +114,7 @@ class ActorWorker:
         self._policy = policy
         self._samples_per_step = samples_per_step
         self._on_episode = on_episode
-        self.recurrent = None if recurrent is None else np.asarray(recurrent)
+        self.recurrent = _recurrent(self._memory, recurrent)
         """The recurrent state at the first state of a trial."""
         self.dropped_rewards = 0
         """Rewards whose step was evicted or never stored."""
@@ -265,13 +270,15 @@ class ActorWorker:
 
     def _push(self) -> None:
         owed = 0.0
+        per_row = learned_steps(self._memory)
         trouble: type[Exception] | None = None
         while steps := self._next_unpushed():
             owed += steps * self._samples_per_step
             try:
                 self._client.update_counter()
-                while owed >= self._memory.cache_size and self._client.push_cache() == 0:
-                    owed -= self._memory.cache_size
+                cache = self._memory.cache_size * per_row
+                while owed >= cache and self._client.push_cache() == 0:
+                    owed -= cache
             except Exception as error:
                 # Old episodes are given up; later ones are pushed when the server is back.
                 owed = 0.0
@@ -298,6 +305,18 @@ class ActorWorker:
     def __exit__(self, *_exc: object) -> None:
         """Close it."""
         self.close()
+
+
+def _recurrent(rem: ReplayMemory, given: npt.ArrayLike | None) -> npt.NDArray[Any] | None:
+    """Return the recurrent state at the first state of a trial; a ValueError if two differ."""
+    stored = rem.recurrent
+    if given is None or stored is None:
+        return stored if given is None else np.asarray(given)
+    made = np.asarray(given)
+    if (made.dtype, made.shape) != (stored.dtype, stored.shape) or not np.array_equal(made, stored):
+        expected = f"the memory's, {_described(stored)} of the same values"
+        raise ValueError(f"recurrent: expected {expected}, got {_described(made)}")
+    return made
 
 
 def _batcher(

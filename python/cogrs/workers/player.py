@@ -72,6 +72,8 @@ class Player(Agent):
         self._memory = host.memory
         self._writer = host.memory.writer()
         self._recurrent = host.recurrent
+        self._before = host.recurrent
+        self._stores_recurrent = host.memory.recurrent is not None
         self._ids: list[int] = []
         self._latest: Observation | None = None
         self._decision: Mapping[str, Any] | None = None
@@ -103,6 +105,7 @@ class Player(Agent):
             return self._idle
         decision = await self._host.decide(observation.value, self._recurrent)
         self._decision = decision
+        self._before = self._recurrent
         self._recurrent = decision.get("recurrent")
         return decision["action"]
 
@@ -186,6 +189,7 @@ class Player(Agent):
             decision["value"],
             step_info(self._trial.id, self._actor, len(self._ids)),
             1.0,
+            recurrent=self._before if self._stores_recurrent else None,
         )
         self._ids.append(entry)
         self.total_reward += self._reward

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
+use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
@@ -14,6 +15,7 @@ use crate::python::block::BatchMemory;
 use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::out_arrays::OutArrays;
+use crate::python::wait::deadline_of;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
 use crate::replay::sampler::Sampler;
@@ -41,17 +43,43 @@ pub(super) fn arrays<'py>(
     Ok(arrays)
 }
 
-/// Draws rows into the arrays of a plan; None when the settings have another layout by now.
+/// What became of an attempt to draw.
+#[derive(Debug)]
+pub(super) enum Outcome<D> {
+    Drawn(D),
+    /// The settings have another layout by now.
+    OtherLayout,
+    /// There are too few entries, for the reason given.
+    TooFew(String),
+}
+
+impl<D> Outcome<D> {
+    pub fn map<T>(self, change: impl FnOnce(D) -> T) -> Outcome<T> {
+        match self {
+            Self::Drawn(draws) => Outcome::Drawn(change(draws)),
+            Self::OtherLayout => Outcome::OtherLayout,
+            Self::TooFew(why) => Outcome::TooFew(why),
+        }
+    }
+}
+
+/// Draws rows into the arrays of a plan.
 pub(super) fn draw_into(
     memory: &mut Memory,
+    sampler: Option<Sampler>,
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
-) -> Result<Option<Draws>> {
-    memory.check_drawable(Sampler::default())?;
-    if !memory.settings().has_layout_of(&plan.settings) {
-        return Ok(None);
+) -> Result<Outcome<Draws>> {
+    let settings = memory.settings();
+    if !settings.has_layout_of(&plan.settings)
+        || plan.kind != plan.kind.under_limit(settings.max_times_sampled)
+    {
+        return Ok(Outcome::OtherLayout);
     }
-    let draws = memory.draw(plan.rows)?;
+    let draws = match memory.draw_by(sampler.unwrap_or(settings.sampler), plan.rows) {
+        Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
+        drawn => drawn?,
+    };
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
     let mut columns = columns.iter_mut();
@@ -73,6 +101,7 @@ pub(super) fn draw_into(
                 let Some(discounts) = columns.next() else { break };
                 memory.nstep(&draws, part, discounts);
             }
+            BatchColumn::TimesSampled => copy_values(part, draws.times.iter().copied()),
             BatchColumn::ImportanceWeight => {
                 if let BatchKind::Sample { importance: Some(options), .. } = plan.kind {
                     copy_values(part, importance(memory, &draws, options)?.into_iter());
@@ -81,10 +110,13 @@ pub(super) fn draw_into(
             BatchColumn::NStepDiscount | BatchColumn::Sender => {}
         }
     }
-    Ok(Some(draws))
+    Ok(Outcome::Drawn(draws))
 }
 
 fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Result<Vec<f32>> {
+    if !draws.sampler.is_weighted() {
+        return Ok(vec![1.0; draws.prev.len()]);
+    }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
         Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
@@ -118,25 +150,77 @@ pub(super) fn make<'py>(
     transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
 }
 
+/// The arguments of a draw.
+#[derive(Debug)]
+pub struct DrawArgs<'a, 'py> {
+    pub rows: usize,
+    /// None is the memory's.
+    pub sampler: Option<Sampler>,
+    /// Seconds to wait for entries; None does not wait.
+    pub wait: Option<&'a Bound<'py, PyAny>>,
+    pub out: Option<&'a Bound<'py, PyAny>>,
+}
+
 pub fn draw<'py>(
     py: Python<'py>,
     handle: &MemoryHandle,
     kind: BatchKind,
-    rows: usize,
-    out: Option<&Bound<'py, PyAny>>,
+    args: &DrawArgs<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
-    handle.check_drawable(py)?;
+    if args.wait.is_none() {
+        handle.check_drawable(py, args.sampler.unwrap_or(handle.settings().sampler))?;
+    }
+    wait_for(py, handle, args.wait, || attempt(py, handle, kind, args))
+}
+
+/// What `attempt` returns, once it returns no reason why there are too few entries.
+pub(super) fn wait_for<'py>(
+    py: Python<'py>,
+    handle: &MemoryHandle,
+    wait: Option<&Bound<'py, PyAny>>,
+    mut attempt: impl FnMut() -> PyResult<std::result::Result<Bound<'py, PyAny>, String>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(wait) = wait else {
+        return attempt()?.map_err(|why| Error::TooFew(why).into());
+    };
+    let deadline = deadline_of("wait", wait)?;
+    let mut why = String::new();
+    let batch = handle.closes.retry(py, deadline, || {
+        Ok(match attempt()? {
+            Ok(batch) => Some(batch),
+            Err(text) => {
+                why = text;
+                None
+            }
+        })
+    })?;
+    batch.ok_or_else(|| PyTimeoutError::new_err(format!("waited {wait} s: {why}")))
+}
+
+/// A batch, or why there are too few entries for one.
+fn attempt<'py>(
+    py: Python<'py>,
+    handle: &MemoryHandle,
+    kind: BatchKind,
+    args: &DrawArgs<'_, 'py>,
+) -> PyResult<std::result::Result<Bound<'py, PyAny>, String>> {
     loop {
-        let plan = BatchPlan::new(handle.spec(), handle.settings(), kind, rows)?;
-        let mut drawn = None;
-        let batch = make(py, handle, &plan, out, |parts| {
-            drawn = handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))?;
+        let settings = handle.settings();
+        let kind = kind.under_limit(settings.max_times_sampled);
+        let plan = BatchPlan::new(handle.spec(), settings, kind, args.rows)?;
+        let mut outcome = Outcome::OtherLayout;
+        let batch = make(py, handle, &plan, args.out, |parts| {
+            let sampler = args.sampler;
+            outcome =
+                handle.call(py, plan.bytes(), |memory| draw_into(memory, sampler, &plan, parts))?;
             Ok(())
         })?;
-        if drawn.is_some() {
-            return Ok(batch);
+        match outcome {
+            Outcome::Drawn(_) => return Ok(Ok(batch)),
+            Outcome::OtherLayout => {}
+            Outcome::TooFew(why) => return Ok(Err(why)),
         }
     }
 }
@@ -184,7 +268,7 @@ pub fn episode<'py>(
     EPISODE.of(py, items)
 }
 
-static ENTRY: BatchClass = BatchClass::new("Entry");
+static ENTRY: BatchClass = BatchClass::in_module("cogrs.replay.entry", "Entry");
 static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.

@@ -15,12 +15,12 @@ use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
     seeded, sequences as sequences_flag, shown, size, wrong_type,
 };
-use crate::python::batch;
+use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
-use crate::python::sequence_plan::SequenceKind;
+use crate::python::sequence_plan::{SequenceKind, SequenceRow};
 use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
 use crate::python::template::Template;
@@ -227,21 +227,24 @@ impl ReplayMemory {
     }
 
     #[doc = stub_doc!(ReplayMemory.get_batch)]
-    #[pyo3(signature = (batch_size, *, out=None))]
+    #[pyo3(signature = (batch_size, *, wait=None, out=None))]
     fn get_batch<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
+        wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let kind = BatchKind::Batch { ids: false, nstep: false };
-        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+        let rows = size("batch_size", batch_size, 1)?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler: None, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
-    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch, out=None),
+    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch,
+                        sampler=None, wait=None, out=None),
            text_signature = "($self, batch_size, *, nstep_return=False, beta=None, normalize='batch', \
-                             out=None)")]
+                             sampler=None, wait=None, out=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
@@ -249,11 +252,15 @@ impl ReplayMemory {
         #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
         beta: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        sampler: Option<&Bound<'py, PyAny>>,
+        wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let importance = importance_options(beta, normalize)?;
-        let kind = BatchKind::Sample { nstep: nstep_return, importance };
-        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+        let kind = BatchKind::Sample { nstep: nstep_return, importance, counted: false };
+        let rows = size("batch_size", batch_size, 1)?;
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { rows, sampler, wait, out })
     }
 
     #[doc = stub_doc!(ReplayMemory.sample_sequences)]
@@ -281,10 +288,11 @@ impl ReplayMemory {
         let count = size("n", n, 1)?;
         let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
         let importance = importance_options(beta, normalize)?;
-        let sampler = sampler.map(sequences::sampler).transpose()?;
-        let _ = wait;
-        let kind = SequenceKind { nstep: nstep_return, importance, sampler };
-        sequences::draw(py, &self.handle, kind, shape, count, out)
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        let row = SequenceRow::Sample;
+        let kind = SequenceKind { row, nstep: nstep_return, importance };
+        let args = DrawArgs { rows: count, sampler, wait, out };
+        sequences::draw(py, &self.handle, kind, shape, &args)
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]

@@ -6,16 +6,18 @@
 //! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
+use crate::python::close_signal::CloseSignal;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::replay::memory::Memory;
 use crate::replay::sampler::Sampler;
+use crate::replay::sequence_window::SequenceShape;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -33,10 +35,13 @@ pub struct MemoryHandle {
     /// The recurrent state's, in a memory that stores it.
     pub recurrent: Option<Template>,
     recurrent_period: usize,
+    /// The sequences that caches hold; transitions where it is not set.
+    pub cache_sequences: OnceLock<SequenceShape>,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     fork_guard: ForkGuard,
     pub pool: Arc<BlockPool>,
+    pub closes: CloseSignal,
 }
 
 impl MemoryHandle {
@@ -50,8 +55,10 @@ impl MemoryHandle {
             templates,
             recurrent,
             recurrent_period,
+            cache_sequences: OnceLock::new(),
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
+            closes: CloseSignal::default(),
         }
     }
 
@@ -135,11 +142,11 @@ impl MemoryHandle {
     }
 
     /// `RuntimeError` with the reason when no entry can be drawn, and in a forked child; waits only to say why.
-    pub fn check_drawable(&self, py: Python<'_>) -> PyResult<()> {
-        if self.counters.num_sampleable() > 0 {
+    pub fn check_drawable(&self, py: Python<'_>, sampler: Sampler) -> PyResult<()> {
+        if self.counters.num_drawable_by(sampler) > 0 {
             return Ok(());
         }
-        self.call(py, 0, |memory| memory.check_drawable(Sampler::default()))
+        self.call(py, 0, |memory| memory.check_drawable(sampler))
     }
 }
 
@@ -148,6 +155,7 @@ impl MemoryHandle {
 pub struct Counters {
     num_episode: AtomicUsize,
     num_entry: AtomicUsize,
+    num_drawable: AtomicUsize,
     num_sampleable: AtomicUsize,
     weight_sum: AtomicU64,
     total_episodes: AtomicU64,
@@ -164,6 +172,7 @@ impl Counters {
     fn store(&self, memory: &Memory) {
         self.num_episode.store(memory.num_episode(), Ordering::Relaxed);
         self.num_entry.store(memory.num_entry(), Ordering::Relaxed);
+        self.num_drawable.store(memory.num_drawable(), Ordering::Relaxed);
         self.num_sampleable.store(memory.num_sampleable(), Ordering::Relaxed);
         self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
         self.total_episodes.store(memory.totals().episodes, Ordering::Relaxed);
@@ -178,8 +187,16 @@ impl Counters {
         self.num_entry.load(Ordering::Relaxed)
     }
 
+    pub fn num_drawable(&self) -> usize {
+        self.num_drawable.load(Ordering::Relaxed)
+    }
+
     pub fn num_sampleable(&self) -> usize {
         self.num_sampleable.load(Ordering::Relaxed)
+    }
+
+    pub fn num_drawable_by(&self, sampler: Sampler) -> usize {
+        if sampler.is_weighted() { self.num_sampleable() } else { self.num_drawable() }
     }
 
     pub fn weight_sum(&self) -> f64 {

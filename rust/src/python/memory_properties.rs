@@ -67,6 +67,7 @@ getters! {
     uuid: u32 = |memory| memory.uuid;
     recurrent_period: usize = |memory| memory.handle.recurrent_period();
     num_entry: usize = |memory| memory.counters()?.num_entry();
+    num_drawable: usize = |memory| memory.counters()?.num_drawable();
     num_sampleable: usize = |memory| memory.counters()?.num_sampleable();
     total_episodes: u64 = |memory| memory.counters()?.total_episodes();
     total_steps: u64 = |memory| memory.counters()?.total_steps();
@@ -147,9 +148,11 @@ impl ReplayMemory {
         lines!(text, "{:?}", settings, discount_factor reward_coeff);
         writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
         lines!(text, "{}", settings, new_priority priority_epsilon frame_padding);
+        lines!(text, "{}", settings, sampler max_times_sampled remover);
         let counters = &self.handle.counters;
         writeln!(text, "  num_episode: {}", counters.num_episode())?;
         writeln!(text, "  num_entry: {}", counters.num_entry())?;
+        writeln!(text, "  num_drawable: {}", counters.num_drawable())?;
         writeln!(text, "  num_sampleable: {}", counters.num_sampleable())?;
         write!(text, "  weight_sum: {}", counters.weight_sum())?;
         Ok(text)

@@ -14,6 +14,7 @@
 //! | which arrays `out=` may have | `out_arrays` |
 //! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
+//! | what the rows of caches are | `cache_plan` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
 //! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
@@ -26,7 +27,7 @@
 //! | dtype and shape of a field (`cogrs.replay.convert.template` checks them); its values as bytes | `template`; `value_bytes`, `scalar` |
 //! | NumPy's C interface | `array` |
 //! | exceptions | `error` |
-//! | waits, Ctrl-C | `wait` |
+//! | waits, Ctrl-C; waits for episodes that are closed | `wait`; `close_signal` |
 //! | calls of Python code, and the end of the interpreter | `exit` |
 //! | forked children | `fork_guard` |
 //!
@@ -56,8 +57,10 @@ mod batch_kind;
 mod batch_plan;
 mod block;
 mod cache;
+mod cache_plan;
 mod cache_store;
 mod close_args;
+mod close_signal;
 mod context;
 mod description;
 mod entry_args;
@@ -93,7 +96,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
-    use super::cache::{cache_layout, draw_cache, start_ids};
+    use super::cache::{cache_layout, cache_sequences, draw_cache, set_cache_sequences, start_ids};
     #[pymodule_export]
     use super::cache_store::CacheStore;
     #[pymodule_export]

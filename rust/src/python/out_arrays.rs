@@ -66,7 +66,7 @@ impl<'py> OutArrays<'py> {
     /// what the plan makes, cannot be written to, or shares memory with another.
     pub fn new(
         out: &Bound<'py, PyAny>,
-        plan: &impl ArrayPlan,
+        plan: &dyn ArrayPlan,
         dtypes: &[Bound<'py, PyArrayDescr>],
     ) -> PyResult<Self> {
         let leaves = leaves(out, plan)?;
@@ -108,7 +108,7 @@ impl<'py> OutArrays<'py> {
 }
 
 /// The arrays of a batch in the order of the layout.
-fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &impl ArrayPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
+fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &dyn ArrayPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let (entries, columns) = (plan.entries(), plan.columns());
     let wrong = || {
         let names = [entries, &columns].concat().join(", ");
@@ -151,7 +151,7 @@ fn seen_by_numpy<'py>(
 /// The bytes of an array, when it is the one that the plan makes.
 fn span_of(
     array: &Bound<'_, PyUntypedArray>,
-    plan: &impl ArrayPlan,
+    plan: &dyn ArrayPlan,
     at: usize,
     dtype: &Bound<'_, PyArrayDescr>,
 ) -> PyResult<OutSpan> {
@@ -196,7 +196,7 @@ fn stands_for(descr: &Bound<'_, PyArrayDescr>, dtype: &Bound<'_, PyArrayDescr>) 
 }
 
 /// Whether no two arrays share memory.
-fn separate(spans: &[OutSpan], plan: &impl ArrayPlan) -> PyResult<()> {
+fn separate(spans: &[OutSpan], plan: &dyn ArrayPlan) -> PyResult<()> {
     let mut order: Vec<(usize, usize, usize)> = spans
         .iter()
         .enumerate()

@@ -12,7 +12,6 @@ use crate::python::batch_kind::{BatchClass, ImportanceOptions};
 use crate::python::batch_plan::BatchLayout;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::ArrayPlan;
-use crate::replay::sampler::Sampler;
 use crate::replay::sequence_window::SequenceShape;
 use crate::replay::sequences::DRAW_BYTES_PER_SEQUENCE;
 use crate::replay::settings::Settings;
@@ -21,13 +20,23 @@ use crate::spec::{FIELDS, Field};
 /// From this size on a sample is compared with the memory that is available.
 const LARGE: usize = 1 << 28;
 
+/// What sequences are drawn for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SequenceRow {
+    /// `sample_sequences` of a memory.
+    Sample,
+    /// A cache.
+    Cache,
+    /// `get_batch` out of caches; with ids it has senders too.
+    Batch { ids: bool },
+}
+
 /// The arrays that a call asks for beside those that every sample of sequences has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SequenceKind {
+    pub row: SequenceRow,
     pub nstep: bool,
     pub importance: Option<ImportanceOptions>,
-    /// None for that of the memory's settings.
-    pub sampler: Option<Sampler>,
 }
 
 /// One of the arrays that follow the fields of the steps.
@@ -42,6 +51,8 @@ pub enum SequenceColumn {
     Id,
     AnchorId,
     Weight,
+    /// The uuid of the client whose sequence it is.
+    Sender,
     Probability,
     NStepReturn,
     NStepDiscount,
@@ -49,7 +60,7 @@ pub enum SequenceColumn {
 }
 
 /// The columns of every sample of sequences.
-const COLUMNS: [SequenceColumn; 10] = [
+const COLUMNS: [SequenceColumn; 9] = [
     SequenceColumn::Valid,
     SequenceColumn::Learn,
     SequenceColumn::IsFirst,
@@ -59,16 +70,20 @@ const COLUMNS: [SequenceColumn; 10] = [
     SequenceColumn::Id,
     SequenceColumn::AnchorId,
     SequenceColumn::Weight,
-    SequenceColumn::Probability,
 ];
 
 impl SequenceKind {
     /// The columns, in order.
     pub fn columns(self) -> impl Iterator<Item = SequenceColumn> {
-        use SequenceColumn::{ImportanceWeight, NStepDiscount, NStepReturn};
+        use SequenceColumn::{ImportanceWeight, NStepDiscount, NStepReturn, Probability, Sender};
+        let of_row = match self.row {
+            SequenceRow::Sample => Some(Probability),
+            SequenceRow::Batch { ids: true } => Some(Sender),
+            SequenceRow::Batch { ids: false } | SequenceRow::Cache => None,
+        };
         let nstep = self.nstep.then_some([NStepReturn, NStepDiscount]);
         let importance = self.importance.map(|_| ImportanceWeight);
-        COLUMNS.into_iter().chain(nstep.into_iter().flatten()).chain(importance)
+        COLUMNS.into_iter().chain(of_row).chain(nstep.into_iter().flatten()).chain(importance)
     }
 
     pub fn class(self) -> &'static BatchClass {
@@ -80,6 +95,14 @@ impl SequenceKind {
             }};
         }
         match (self.nstep, self.importance) {
+            (false, _) if self.row == SequenceRow::Batch { ids: true } => {
+                class!("IdSequenceBatch")
+            }
+            (true, _) if self.row == SequenceRow::Batch { ids: true } => {
+                class!("NStepIdSequenceBatch")
+            }
+            (false, _) if self.row != SequenceRow::Sample => class!("SequenceBatch"),
+            (true, _) if self.row != SequenceRow::Sample => class!("NStepSequenceBatch"),
             (false, None) => class!("Sequences"),
             (true, None) => class!("NStepSequences"),
             (false, Some(_)) => class!("WeightedSequences"),
@@ -112,6 +135,7 @@ impl SequenceColumn {
             Self::Id => of::<u64>("id", true),
             Self::AnchorId => of::<u64>("anchor_id", false),
             Self::Weight => of::<f32>("weight", false),
+            Self::Sender => of::<u32>("sender", false),
             Self::Probability => of::<f64>("probability", false),
             Self::NStepReturn => of::<f32>("nstep_return", true),
             Self::NStepDiscount => of::<f32>("nstep_discount", true),
@@ -135,12 +159,13 @@ impl SequencePlan {
     /// Lays out the fields of the steps and the columns; [`Error::Memory`] when they take more memory than is available.
     pub fn new(
         handle: &MemoryHandle,
+        settings: Arc<Settings>,
         kind: SequenceKind,
         shape: SequenceShape,
         count: usize,
     ) -> Result<Self> {
         shape.check()?;
-        let (spec, settings) = (handle.spec(), handle.settings());
+        let spec = handle.spec();
         let rows = shape.rows(handle.recurrent_period());
         let mut layout = BatchLayout::default();
         for field in Field::ALL {
@@ -192,11 +217,6 @@ impl SequencePlan {
     /// The bytes that a draw copies, approximately.
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(DRAW_BYTES_PER_SEQUENCE).saturating_add(self.layout.size())
-    }
-
-    /// The steps of all sequences that are learned from, at most: what a rate limiter counts.
-    pub fn samples(&self) -> usize {
-        self.count.saturating_mul(self.shape.length)
     }
 
     /// The bytes of the fields, and of each column.

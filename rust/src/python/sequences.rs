@@ -1,17 +1,16 @@
 //! Samples of sequences: how they are drawn and filled, and how their priorities are set.
 
-use std::fmt::Display;
-
 use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::python::args::{Normalize, shown, size, text};
-use crate::python::batch::{arrays, copy_values, entry};
+use crate::python::args::{Normalize, size};
+use crate::python::batch::{DrawArgs, Outcome, arrays, copy_values, entry, wait_for};
 use crate::python::exit::call_python;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::OutArrays;
 use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan};
+use crate::python::setting_value::named;
 use crate::replay::anchors::SequenceErrors;
 use crate::replay::corrections::UPDATE_BYTES_PER_ID;
 use crate::replay::importance::{Largest, importance_weights};
@@ -50,49 +49,29 @@ impl ShapeArgs<'_, '_> {
 }
 
 fn border(value: &Bound<'_, PyAny>) -> PyResult<Border> {
-    named("border", "'clip', 'shift' or 'drop'", &Border::ALL, value)
+    named("border", value, "'clip', 'shift' or 'drop'", &Border::ALL)
 }
 
-pub fn sampler(value: &Bound<'_, PyAny>) -> PyResult<Sampler> {
-    const EXPECTED: &str =
-        "'prioritized', 'stratified', 'uniform', 'fifo', 'lifo', 'highest' or 'lowest'";
-    named("sampler", EXPECTED, &Sampler::ALL, value)
-}
-
-/// The choice of this name; `ValueError` with the nearest one where there is none.
-fn named<T: Copy + Display>(
-    name: &str,
-    expected: &str,
-    choices: &[T],
-    value: &Bound<'_, PyAny>,
-) -> PyResult<T> {
-    let given = text(name, expected, value)?;
-    if let Some(found) = choices.iter().find(|choice| choice.to_string() == given) {
-        return Ok(*found);
-    }
-    let names: Vec<String> = choices.iter().map(T::to_string).collect();
-    let hint = call_python!(value.py(), "cogrs.suggest", "suggestion", (&given, names))?;
-    let hint: String = hint.extract()?;
-    let got = if hint.is_empty() { shown(value) } else { format!("{}; {hint}", shown(value)) };
-    Err(Error::value(name, expected, got).into())
-}
-
-/// Draws sequences into the arrays of a plan; None when the settings have another layout by now.
-fn draw_into(
+/// Draws sequences into the arrays of a plan.
+pub(super) fn draw_into(
     memory: &mut Memory,
+    sampler: Option<Sampler>,
     plan: &SequencePlan,
     parts: &mut [&mut [u8]],
-) -> Result<Option<SequenceDraws>> {
+) -> Result<Outcome<SequenceDraws>> {
     if !memory.settings().has_layout_of(&plan.settings) {
-        return Ok(None);
+        return Ok(Outcome::OtherLayout);
     }
     let steps = memory.settings().multi_step;
     if plan.kind.nstep && plan.shape.after < steps {
         let expected = format!("at least multi_step={steps} with nstep_return=True");
         return Err(Error::value("after", expected, plan.shape.after));
     }
-    let sampler = plan.kind.sampler.unwrap_or(memory.settings().sampler);
-    let draws = memory.draw_sequences(sampler, plan.count, &plan.shape)?;
+    let sampler = sampler.unwrap_or(memory.settings().sampler);
+    let draws = match memory.draw_sequences(sampler, plan.count, &plan.shape) {
+        Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
+        drawn => drawn?,
+    };
     let (fields, mut columns) = plan.cut(parts);
     let fields: &mut [&mut [u8]; FIELDS] =
         fields.try_into().map_err(|_| Error::State("an entry has seven fields".into()))?;
@@ -124,7 +103,7 @@ fn draw_into(
             _ => {}
         }
     }
-    Ok(Some(draws))
+    Ok(Outcome::Drawn(draws))
 }
 
 fn importance(memory: &Memory, draws: &SequenceDraws, kind: SequenceKind) -> Result<Vec<f32>> {
@@ -140,37 +119,54 @@ fn importance(memory: &Memory, draws: &SequenceDraws, kind: SequenceKind) -> Res
     importance_weights(&weights, options.beta, draws.total, draws.sampleable as u64, largest)
 }
 
-/// Draws sequences into the arrays of `out` or into new ones.
+/// Draws `args.rows` sequences.
 pub fn draw<'py>(
     py: Python<'py>,
     handle: &MemoryHandle,
     kind: SequenceKind,
     shape: SequenceShape,
-    count: usize,
-    out: Option<&Bound<'py, PyAny>>,
+    args: &DrawArgs<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     handle.check_process()?;
+    wait_for(py, handle, args.wait, || attempt(py, handle, kind, shape, args))
+}
+
+/// Sequences, or why there are too few.
+fn attempt<'py>(
+    py: Python<'py>,
+    handle: &MemoryHandle,
+    kind: SequenceKind,
+    shape: SequenceShape,
+    args: &DrawArgs<'_, 'py>,
+) -> PyResult<std::result::Result<Bound<'py, PyAny>, String>> {
     loop {
-        let plan = SequencePlan::new(handle, kind, shape, count)?;
+        let plan = SequencePlan::new(handle, handle.settings(), kind, shape, args.rows)?;
         let dtypes = plan.dtypes(py, handle);
+        let sampler = args.sampler;
         let draw = |parts: &mut [&mut [u8]]| {
-            handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))
+            handle.call(py, plan.bytes(), |memory| draw_into(memory, sampler, &plan, parts))
         };
-        if let Some(out) = out {
-            if draw(&mut OutArrays::new(out, &plan, &dtypes)?.slices())?.is_some() {
-                return Ok(out.clone());
+        let (outcome, block) = match args.out {
+            Some(out) => (draw(&mut OutArrays::new(out, &plan, &dtypes)?.slices())?, None),
+            None => {
+                let mut block = handle.pool.take(plan.layout.size())?;
+                (draw(&mut plan.layout.cut(block.bytes()))?, Some(block))
             }
-            continue;
-        }
-        let mut block = handle.pool.take(plan.layout.size())?;
-        if draw(&mut plan.layout.cut(block.bytes()))?.is_some() {
-            return sequences(py, kind, arrays(py, block, &plan.layout, &dtypes)?);
+        };
+        match (outcome, args.out, block) {
+            (Outcome::TooFew(why), ..) => return Ok(Err(why)),
+            (Outcome::Drawn(_), Some(out), _) => return Ok(Ok(out.clone())),
+            (Outcome::Drawn(_), _, Some(block)) => {
+                let arrays = arrays(py, block, &plan.layout, &dtypes)?;
+                return sequences(py, kind, arrays).map(Ok);
+            }
+            (Outcome::OtherLayout | Outcome::Drawn(_), ..) => {}
         }
     }
 }
 
 /// `(steps, *columns)` from the arrays of a draw.
-fn sequences<'py>(
+pub(super) fn sequences<'py>(
     py: Python<'py>,
     kind: SequenceKind,
     mut arrays: Vec<Bound<'py, PyAny>>,

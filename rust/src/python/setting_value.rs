@@ -1,13 +1,17 @@
 //! Values that are given for settings of `cogrs.ReplayMemory`, as properties or by keyword.
 
+use std::fmt::Display;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 
 use crate::error::{Error, Result};
 use crate::python::args::{flag, number, shown, size, text, wrong_type};
+use crate::python::exit::call_python;
 use crate::python::numbers::numbers;
-use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
+use crate::replay::sampler::Sampler;
+use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Remover, Settings};
 use crate::spec::{FIELDS, Field};
 
 /// The effect of a given value on the settings, which are checked afterwards.
@@ -45,10 +49,21 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
         }
         "sequence_eta" => plain(number(name, value)?, |settings| &mut settings.sequence_eta),
         "mix_lambda" => plain(number(name, value)?, |settings| &mut settings.mix_lambda),
-        "frame_padding" => plain(frame_padding(value)?, |settings| &mut settings.frame_padding),
+        "frame_padding" => plain(
+            named(name, value, "'none', 'repeat' or 'zero'", &FramePadding::ALL)?,
+            |settings| &mut settings.frame_padding,
+        ),
         "frame_stack" => plain(size(name, value, 1)?, |settings| &mut settings.frame_stack),
         "multi_step" => plain(size(name, value, 1)?, |settings| &mut settings.multi_step),
         "cache_size" => plain(size(name, value, 1)?, |settings| &mut settings.cache_size),
+        "sampler" => plain(sampler(name, value)?, |settings| &mut settings.sampler),
+        "remover" => plain(
+            named(name, value, "'fifo', 'lifo', 'lowest' or 'highest'", &Remover::ALL)?,
+            |settings| &mut settings.remover,
+        ),
+        "max_times_sampled" => {
+            plain(max_times_sampled(value)?, |settings| &mut settings.max_times_sampled)
+        }
         "max_episode" => plain(size(name, value, 0)?, |settings| &mut settings.max_episode),
         "reuse_cache" => plain(flag(name, value)?, |settings| &mut settings.reuse_cache),
         "discount_factor" => {
@@ -84,12 +99,37 @@ fn plain<T: Send + 'static>(value: T, setting: fn(&mut Settings) -> &mut T) -> C
     })
 }
 
-fn frame_padding(value: &Bound<'_, PyAny>) -> PyResult<FramePadding> {
-    const EXPECTED: &str = "'none', 'repeat' or 'zero'";
-    let text = text("frame_padding", EXPECTED, value)?;
-    let named = |padding: &FramePadding| padding.to_string() == text;
-    let found = FramePadding::ALL.into_iter().find(named);
-    found.ok_or_else(|| Error::value("frame_padding", EXPECTED, format!("{text:?}")).into())
+/// The sampler of a name.
+pub(super) fn sampler(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Sampler> {
+    const EXPECTED: &str =
+        "'prioritized', 'stratified', 'uniform', 'fifo', 'lifo', 'highest' or 'lowest'";
+    named(argument, value, EXPECTED, &Sampler::ALL)
+}
+
+/// A limit of draws.
+pub(super) fn max_times_sampled(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let limit = size("max_times_sampled", value, 0)?;
+    let too_large = |_| Error::value("max_times_sampled", "an integer below 2**32", limit);
+    Ok(u32::try_from(limit).map_err(too_large)?)
+}
+
+/// The value of a name; `ValueError` with the closest one for another.
+pub(super) fn named<T: Copy + Display>(
+    argument: &str,
+    value: &Bound<'_, PyAny>,
+    expected: &str,
+    all: &[T],
+) -> PyResult<T> {
+    let text = text(argument, expected, value)?;
+    let found = all.iter().copied().find(|each| each.to_string() == text);
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let close: String =
+        call_python!(value.py(), "cogrs.suggest", "suggestion", (&text, names))?.extract()?;
+    let hint = if close.is_empty() { String::new() } else { format!("; {close}") };
+    Err(Error::value(argument, expected, format!("{text:?}{hint}")).into())
 }
 
 fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {

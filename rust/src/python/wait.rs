@@ -12,11 +12,15 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// The end of a wait of `timeout` seconds; None for a wait without limit, or longer than clocks can hold.
 pub fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
-    let Some(timeout) = timeout else { return Ok(None) };
-    let seconds = number("timeout", timeout)?;
+    timeout.map_or(Ok(None), |timeout| deadline_of("timeout", timeout))
+}
+
+/// The end of a wait of so many seconds, by the name of its argument; None when that is longer than clocks can hold.
+pub fn deadline_of(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Option<Instant>> {
+    let seconds = number(name, given)?;
     // Written so that NaN is refused too.
     if !matches!(seconds.partial_cmp(&0.0), Some(order) if order.is_ge()) {
-        return Err(Error::value("timeout", "seconds >= 0, or None", short(seconds)).into());
+        return Err(Error::value(name, "seconds >= 0, or None", short(seconds)).into());
     }
     let length = Duration::try_from_secs_f64(seconds).ok();
     Ok(length.and_then(|length| Instant::now().checked_add(length)))

@@ -179,6 +179,7 @@ impl ReplayWriter {
             memory.close(self.serial(), &closing)?;
             Ok(memory.zero_weights_to_report())
         })?;
+        self.handle.closes.tell();
         warn(py, zero)
     }
 
@@ -242,6 +243,7 @@ impl ReplayWriter {
             let first = memory.add_episode_with(rows, states, &init_w, &closing)?;
             Ok((first, memory.zero_weights_to_report()))
         })?;
+        self.handle.closes.tell();
         warn(py, zero)?;
         Ok(first)
     }

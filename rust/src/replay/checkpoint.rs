@@ -320,13 +320,13 @@ impl CheckpointFile {
         let counted = settings.first().is_some_and(|settings| settings.max_times_sampled > 0);
         let count = if counted { size_of::<u32>() } else { 0 };
         let row = (spec.entry_size() + size_of::<EntryWeight>() + count) as u64;
-        let states = episodes.iter().try_fold(CHECKSUM as u64, |sum, record| {
-            let actions = (record.length as usize).saturating_sub(usize::from(record.final_state));
-            sum.checked_add(self.sequences.state_bytes(actions)?)
-        });
-        if entries.checked_mul(row).zip(states).and_then(|(size, states)| size.checked_add(states))
-            != Some(payload)
-        {
+        let lengths = episodes.iter().map(|record| (record.length, record.final_state));
+        let states = self.sequences.state_bytes(lengths);
+        let size = entries
+            .checked_mul(row)
+            .zip(states)
+            .and_then(|(rows, states)| rows.checked_add(states));
+        if size.and_then(|size| size.checked_add(CHECKSUM as u64)) != Some(payload) {
             return Err(self.refused("a file that was cut short or added to"));
         }
         let serials = episodes.iter().map(|record| record.serial);
@@ -366,8 +366,7 @@ impl CheckpointFile {
     pub fn load(mut self, overcommit: bool) -> Result<Memory> {
         let spec = EntrySpec::new(self.memory.fields.clone())?;
         let max_step = self.memory.max_step as usize;
-        let rng = self.memory.rng.clone();
-        let recurrent = self.sequences.recurrent.clone();
+        let (rng, recurrent) = (self.memory.rng.clone(), self.sequences.recurrent.clone());
         let mut memory = Memory::with_recurrent(spec, recurrent, max_step, rng, overcommit)?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
         memory.set_settings(Settings::clone(&settings[0]))?;
@@ -437,15 +436,11 @@ impl CheckpointFile {
                 checksum.update(rows);
             }
         }
-        let actions = memory.episodes[index as usize].actions();
-        if let Some(states) = &mut memory.recurrent {
-            for row in states.restore(index, actions) {
-                let bytes = states.row_mut(row);
-                self.fill(bytes)?;
-                checksum.update(bytes);
-            }
-        }
-        Ok(())
+        memory.restore_states(index, |bytes| {
+            self.fill(bytes)?;
+            checksum.update(bytes);
+            Ok(())
+        })
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {

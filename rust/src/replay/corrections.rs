@@ -6,7 +6,7 @@ use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
 use crate::replay::closing::returns_and_weights;
 use crate::replay::entry_weight::{EntryWeight, sampling_weights};
-use crate::replay::episode::Ending;
+use crate::replay::episode::{Ending, EntryRef};
 use crate::replay::finite::check_non_negative;
 use crate::replay::mapped_array::prefetch;
 use crate::replay::memory::Memory;
@@ -79,6 +79,10 @@ impl Memory {
         }
         for (update, weight) in updates.iter().zip(&made) {
             self.weights[update.slot as usize].weight = *weight;
+        }
+        if let Some(order) = &mut self.removal {
+            let refs = slots.iter().map(|&slot| EntryRef(self.entry_refs[slot as usize]));
+            refs.for_each(|entry| order.change(entry.index() as u32));
         }
         // The last weight of an id given twice counts everywhere.
         for (update, number) in updates.iter().zip(&mut made) {

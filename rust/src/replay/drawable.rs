@@ -62,6 +62,9 @@ impl Memory {
         base: &[f32],
         weights: &[f32],
     ) {
+        if let Some(order) = &mut self.removal {
+            order.change(index);
+        }
         let first = steps.start;
         let episode = &self.episodes[index as usize];
         let inside = self.interior(episode);

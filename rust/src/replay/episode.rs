@@ -147,7 +147,7 @@ impl Episode {
         self.ending.as_ref().is_some_and(|ending| ending.bootstrap.is_some())
     }
 
-    /// The value of the state after the last action, one number per reward dimension or none for zeros, where that is known
+    /// The value of the state after the last action, one number per reward dimension, empty for zeros, where that is known
     /// without the state: the episode terminated, or it was truncated and the state is not stored.
     pub fn value_behind(&self) -> Option<&[f64]> {
         match self.ending.as_ref()? {

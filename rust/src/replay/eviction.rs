@@ -1,10 +1,15 @@
-//! Which closed episodes are evicted.
+//! Which closed episodes are evicted: the setting `remover` says so.
+//!
+//! By mean weight an eviction takes O(log episodes), and the length of each episode whose weights have changed since the last.
 //!
 //! An episode without entries takes no slot. It counts as an episode, but evicts no episode with entries: above a limit, one
 //! without entries goes first.
 
+use crate::replay::episode::Episode;
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
+use crate::replay::removal_order::RemovalOrder;
+use crate::replay::settings::Remover;
 
 impl Memory {
     /// Evicts closed episodes until the limits hold again; the newest has just been closed.
@@ -13,7 +18,8 @@ impl Memory {
         while limit > 0 && self.closed.len() > limit {
             // The search costs no more than keeping such episodes has saved.
             let empty = if self.empty > 0 { self.position_of_empty() } else { None };
-            self.evict(empty.unwrap_or(0));
+            let at = empty.or_else(|| self.next_victim(true));
+            self.evict(at.unwrap_or(0));
         }
         if self.empty > EMPTY_EPISODES {
             self.evict(self.closed.len() - 1);
@@ -29,18 +35,56 @@ impl Memory {
         self.closed.iter().position(is_empty)
     }
 
-    /// Evicts the oldest closed episode. Returns whether there was one.
-    pub(super) fn evict_oldest(&mut self) -> bool {
-        self.evict(0)
+    /// Evicts the closed episode that the remover names. Returns whether there was one.
+    pub(super) fn evict_next(&mut self) -> bool {
+        self.next_victim(false).is_some_and(|at| self.evict(at))
+    }
+
+    /// The position of the episode to evict in the order of closing, of all or all but the newest.
+    fn next_victim(&mut self, newest_stays: bool) -> Option<usize> {
+        let count = self.closed.len() - usize::from(newest_stays && !self.closed.is_empty());
+        match self.settings.remover {
+            _ if count == 0 => None,
+            Remover::Fifo => Some(0),
+            Remover::Lifo => Some(count - 1),
+            Remover::Lowest | Remover::Highest => self.by_weight(newest_stays),
+        }
+    }
+
+    fn by_weight(&mut self, newest_stays: bool) -> Option<usize> {
+        let mut order = self.removal.take().or_else(|| {
+            let mut order = RemovalOrder::new(self.settings.remover)?;
+            self.closed.iter().for_each(|&index| order.change(index));
+            Some(order)
+        })?;
+        for index in order.take_changed() {
+            let episode = &self.episodes[index as usize];
+            order.set(episode.number, self.mean_weight(episode));
+        }
+        let number = |&index: &u32| self.episodes[index as usize].number;
+        let kept = self.closed.back().filter(|_| newest_stays).map(number);
+        let first = order.first_but(kept);
+        self.removal = Some(order);
+        first.and_then(|first| self.closed.binary_search_by_key(&first, number).ok())
+    }
+
+    /// The mean weight of an episode's entries with an action, inside the borders or not; 0 without such entries.
+    fn mean_weight(&self, episode: &Episode) -> f64 {
+        let weights = episode.slots().take(episode.actions()).map(|slot| self.weights[slot].weight);
+        // A sum of nothing is -0.
+        (0.0 + weights.map(f64::from).sum::<f64>()) / episode.actions().max(1) as f64
     }
 
     /// Evicts the closed episode at a position in the order of closing. Returns whether there was one.
-    fn evict(&mut self, at: usize) -> bool {
+    pub(super) fn evict(&mut self, at: usize) -> bool {
         let Some(index) = self.closed.remove(at) else { return false };
         let episode = self.forget(index);
         self.remove_anchors(&episode);
         self.empty -= usize::from(episode.is_empty());
         self.index.remove_episode(episode.number);
+        if let Some(order) = &mut self.removal {
+            order.remove(episode.number, index);
+        }
         for extent in episode.extents() {
             self.index.remove_run(extent.run.start as usize..extent.run.end() as usize);
             if let Some(age) = &mut self.age {

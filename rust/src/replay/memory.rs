@@ -8,16 +8,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use slab::Slab;
 
 use crate::available_memory::available_memory;
-use crate::error::{Error, Result, short};
+use crate::error::{Error, Result};
 use crate::replay::age_order::AgeOrder;
 use crate::replay::anchors::Anchors;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
-use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::recurrent::{RecurrentSpec, RecurrentStates};
+use crate::replay::removal_order::RemovalOrder;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
@@ -66,6 +66,8 @@ pub struct Memory {
     pub(super) largest: f64,
     /// The number of the next episode in the order of closing.
     next_number: u32,
+    /// Made at the first eviction by weight.
+    pub(super) removal: Option<RemovalOrder>,
     /// Whether [`Memory::zero_weights_to_report`] has returned counts.
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
@@ -126,6 +128,7 @@ impl Memory {
             totals: Totals::default(),
             largest: 1.0,
             next_number: 0,
+            removal: None,
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
             spec,
@@ -152,6 +155,9 @@ impl Memory {
             self.index.set_limit(limit)?;
         }
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
+        if old.remover != self.settings.remover {
+            self.removal = None;
+        }
         if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
             self.mask_borders();
             self.check_anchors();
@@ -243,68 +249,6 @@ impl Memory {
         }
     }
 
-    /// Appends `init_w.len()` entries to an open episode, all or nothing, and returns the id of the first. Fails with
-    /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes, with
-    /// [`Error::Value`] for a reward that is not finite, or a weight that is not finite and >= 0.
-    pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {
-        self.add_with(serial, rows, None, init_w)
-    }
-
-    /// Appends entries and the recurrent states before them, in a memory that stores those. Fails as [`Self::add`] does, and
-    /// with [`Error::Value`] when a state that is to be stored is missing.
-    pub fn add_with(
-        &mut self,
-        serial: u64,
-        rows: EntryRows<'_>,
-        recurrent: Option<&[u8]>,
-        init_w: &[f64],
-    ) -> Result<u64> {
-        let index = self.open_index(serial)?;
-        let first = self.episodes[index as usize].len();
-        self.check_rows(rows, init_w, first)?;
-        self.check_recurrent(recurrent, first, init_w.len())?;
-        self.make_room(init_w.len())?;
-        if let (Some(states), Some(bytes)) = (&mut self.recurrent, recurrent) {
-            states.write(index, bytes, first, init_w.len());
-        }
-        let mut done = 0;
-        while done < init_w.len() {
-            let run = self.take(index, init_w.len() - done);
-            let (slot, count) = (run.start as usize, run.len as usize);
-            for (field, bytes) in WRITTEN.into_iter().zip(rows) {
-                let size = self.spec[field].nbytes();
-                self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
-            }
-            let weights = &mut self.weights[slot..slot + count];
-            for (entry, &weight) in weights.iter_mut().zip(&init_w[done..]) {
-                *entry = EntryWeight { base: weight as f32, weight: 0.0 };
-            }
-            done += count;
-        }
-        Ok(self.id(serial, first as u32))
-    }
-
-    /// Checks rewards and initial weights of entries from step `first` on. Fails with [`Error::Value`] that names the step.
-    pub(super) fn check_rows(
-        &self,
-        rows: EntryRows<'_>,
-        init_w: &[f64],
-        first: usize,
-    ) -> Result<()> {
-        for (row, &weight) in init_w.iter().enumerate() {
-            if !((weight as f32).is_finite() && weight >= 0.0) {
-                let got = format!("{} at step {}", short(weight), first + row);
-                return Err(Error::value("init_w", "a number >= 0 and finite in float32", got));
-            }
-        }
-        let words = rows[Field::Reward.index()].as_chunks::<4>().0;
-        if words.iter().all(|word| f32::from_ne_bytes(*word).is_finite()) {
-            return Ok(());
-        }
-        let rewards: Vec<f32> = words.iter().map(|word| f32::from_ne_bytes(*word)).collect();
-        check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
-    }
-
     /// Drops an open episode with its entries. Fails with [`Error::State`] when it is not open.
     pub fn abort(&mut self, serial: u64) -> Result<()> {
         let index = self.open_index(serial)?;
@@ -319,7 +263,7 @@ impl Memory {
 
     /// Drops all episodes, open ones too. Ids are not reused.
     pub fn clear(&mut self) {
-        while self.evict_oldest() {}
+        while self.evict(0) {}
         for index in std::mem::take(&mut self.open) {
             self.forget(index);
         }
@@ -327,11 +271,11 @@ impl Memory {
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
-    /// Evicts the oldest closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
+    /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
     /// open episodes leave no room.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
         self.check_room(count)?;
-        while self.used + count > self.capacity && self.evict_oldest() {}
+        while self.used + count > self.capacity && self.evict_next() {}
         Ok(())
     }
 
@@ -403,6 +347,9 @@ impl Memory {
             }
         }
         self.index.insert_episode(episode.number, index);
+        if let Some(order) = &mut self.removal {
+            order.change(index);
+        }
         self.closed.push_back(index);
         self.add_anchors(index);
     }
@@ -417,6 +364,7 @@ impl Memory {
         if let Some(anchors) = &mut self.anchors {
             anchors.index.forget_order();
         }
+        self.removal = None;
     }
 
     /// Appends a closed episode with slots for `length` entries, whose bytes the caller writes, and returns its index;

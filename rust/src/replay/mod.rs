@@ -6,7 +6,7 @@
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
-//! | which episode is evicted | `eviction` |
+//! | which episode is evicted | `eviction`, by weight with `removal_order` |
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
@@ -23,7 +23,7 @@
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
-//! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
+//! | how an episode is written, closed, corrected | [`memory`] and `entry_rows`, [`closing`], [`corrections`] |
 //!
 //! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
 //!
@@ -62,6 +62,7 @@ pub mod corrections;
 mod draw;
 pub mod drawable;
 mod drawable_counts;
+mod entry_rows;
 mod entry_weight;
 mod episode;
 mod eviction;
@@ -74,6 +75,7 @@ pub mod memory;
 pub mod mixer;
 mod power;
 pub mod recurrent;
+mod removal_order;
 pub mod returns;
 pub mod sampler;
 mod sampling_index;

@@ -166,6 +166,18 @@ impl Memory {
         states.into_iter().flat_map(|(states, &index)| states.of_episode(index))
     }
 
+    /// Makes the recurrent states of an episode of a file, whose bytes `fill` reads.
+    pub(super) fn restore_states(
+        &mut self,
+        index: u32,
+        mut fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let actions = self.episodes[index as usize].actions();
+        let Some(states) = &mut self.recurrent else { return Ok(()) };
+        let rows = states.restore(index, actions);
+        rows.into_iter().try_for_each(|row| fill(states.row_mut(row)))
+    }
+
     /// The recurrent state that is stored; None in a memory without.
     pub fn recurrent_spec(&self) -> Option<&RecurrentSpec> {
         self.recurrent.as_ref().map(|states| &states.spec)

@@ -63,10 +63,15 @@ impl SequenceParts {
         Ok(taken)
     }
 
-    /// The bytes of an episode's recurrent states; None where they exceed a u64.
-    pub fn state_bytes(&self, actions: usize) -> Option<u64> {
+    /// The bytes of the recurrent states of episodes, by entries and whether one of these is a final state; None where they
+    /// exceed a u64.
+    pub fn state_bytes(&self, mut episodes: impl Iterator<Item = (u32, bool)>) -> Option<u64> {
         let Some(spec) = &self.recurrent else { return Some(0) };
-        (spec.states_of(actions) as u64).checked_mul(spec.initial.len() as u64)
+        episodes.try_fold(0, |sum: u64, (length, final_state)| {
+            let actions = (length as usize).saturating_sub(usize::from(final_state));
+            let bytes = (spec.states_of(actions) as u64).checked_mul(spec.initial.len() as u64)?;
+            sum.checked_add(bytes)
+        })
     }
 
     /// Makes the saved anchors in a memory whose episodes are loaded. False when they are not those of its episodes.

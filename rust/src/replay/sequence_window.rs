@@ -12,6 +12,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::spec::FieldSpec;
 
 /// Steps of a sequence at most.
 const MAX_STEPS: usize = u32::MAX as usize >> 1;
@@ -102,6 +103,15 @@ impl SequenceShape {
         Ok(())
     }
 
+    /// A number that tells sequences of this shape, with such a recurrent state, from others and from transitions.
+    pub fn number(&self, recurrent: Option<&FieldSpec>) -> u32 {
+        let Self { length, burn_in, after, period, border } = self;
+        let state = recurrent.map(|field| (&field.dtype, &field.shape));
+        let text = format!("{length} {burn_in} {after} {period} {border} {state:?}");
+        // The flags of transitions are 14 bits.
+        crc32fast::hash(text.as_bytes()) | 1 << 31
+    }
+
     /// Steps from the first of the burn-in to the last.
     pub fn steps(&self) -> usize {
         self.burn_in + self.length + self.after
@@ -117,7 +127,7 @@ impl SequenceShape {
         let bounds = self.bounds(episode, first);
         let (period, last) = (self.period, self.last_start(episode));
         let multiples = bounds.start.div_ceil(period)..bounds.end.div_ceil(period);
-        // The last start is one too where it is no multiple.
+        // The last start is one too where it is not a multiple.
         let end = (bounds.contains(&last) && !last.is_multiple_of(period)).then_some(last);
         multiples.map(move |multiple| multiple * period).chain(end)
     }

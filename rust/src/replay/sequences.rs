@@ -39,12 +39,25 @@ pub struct SequenceDraws {
     pub probabilities: Vec<f64>,
     /// The sampler that they were drawn by.
     pub sampler: Sampler,
-    /// Anchors with a weight above 0 before the draw.
+    /// Anchors that could be drawn before the draw.
+    pub drawable: usize,
+    /// Those with a weight above 0.
     pub sampleable: usize,
     /// The sum of their weights.
     pub total: f64,
     /// Rows of a sequence.
     pub rows: usize,
+}
+
+impl SequenceDraws {
+    /// The weight of the memory beside others whose sequences go into one batch.
+    pub fn share(&self) -> f64 {
+        match self.sampler {
+            Sampler::Prioritized | Sampler::Stratified => self.total,
+            Sampler::Uniform => self.drawable as f64,
+            Sampler::Fifo | Sampler::Lifo | Sampler::Highest | Sampler::Lowest => 1.0,
+        }
+    }
 }
 
 /// The flags of the steps of sequences, each `(n, T)`.
@@ -63,7 +76,7 @@ pub struct SequenceFlags<'a> {
 }
 
 impl Memory {
-    /// Draws `count` sequences. Fails with [`Error::State`] and the reason when there are too few to draw; nothing is counted
+    /// Draws `count` sequences. Fails with [`Error::TooFew`] and the reason when there are too few to draw; nothing is counted
     /// then. Takes the time of [`Memory::draw_by`], and at the first call for this shape O(`max_step`).
     pub fn draw_sequences(
         &mut self,
@@ -82,14 +95,14 @@ impl Memory {
         let (total, drawable) = (index.weight_sum(), index.num_drawable());
         let sampleable = index.num_sampleable();
         if drawable == 0 || (sampler.is_weighted() && sampleable == 0) {
-            return Err(Error::State(self.why_no_sequence(shape)));
+            return Err(Error::TooFew(self.why_no_sequence(shape)));
         }
         let none = AgeOrder::default();
         let age = self.age.as_ref().unwrap_or(&none);
         let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
         let drawn = index.draw(sampler, count, &closed, &mut self.rng)?;
         let Drawn { slots, .. } = drawn.map_err(|TooFew(have)| {
-            Error::State(format!(
+            Error::TooFew(format!(
                 "too few sequences for sampler='{sampler}': need {count}, have {have}"
             ))
         })?;
@@ -99,7 +112,16 @@ impl Memory {
         let period = self.recurrent_period();
         let sequences = slots.iter().map(|&slot| self.sequence_at(slot, shape, period)).collect();
         let rows = shape.rows(period);
-        Ok(SequenceDraws { sequences, weights, probabilities, sampler, sampleable, total, rows })
+        Ok(SequenceDraws {
+            sequences,
+            weights,
+            probabilities,
+            sampler,
+            drawable,
+            sampleable,
+            total,
+            rows,
+        })
     }
 
     fn sequence_at(&self, slot: u32, shape: &SequenceShape, period: usize) -> Sequence {

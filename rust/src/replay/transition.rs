@@ -40,6 +40,16 @@ pub struct Draws {
 }
 
 impl Draws {
+    /// The share of learners' batches that is drawn from a cache of these: the sum of weights, or under samplers that do not
+    /// look at weights the number of drawable entries, or 1 where an order decides.
+    pub fn share(&self) -> f64 {
+        match self.sampler {
+            Sampler::Prioritized | Sampler::Stratified => self.total,
+            Sampler::Uniform => self.drawable as f64,
+            Sampler::Fifo | Sampler::Lifo | Sampler::Highest | Sampler::Lowest => 1.0,
+        }
+    }
+
     /// The chance of each prev to be drawn: weight / sum of weights, 1 / number of drawable entries for
     /// [`Sampler::Uniform`], 1 where an order decides.
     pub fn probabilities(&self) -> impl ExactSizeIterator<Item = f64> {
@@ -54,7 +64,7 @@ impl Memory {
         self.draw_by(self.settings.sampler, count)
     }
 
-    /// Draws `count` transitions. Fails with [`Error::State`] and the reason when there are too few to draw; nothing is
+    /// Draws `count` transitions. Fails with [`Error::TooFew`] and the reason when there are too few to draw; nothing is
     /// counted then. Takes O(count log `max_step`), by highest and lowest weights O(`max_step`).
     pub fn draw_by(&mut self, sampler: Sampler, count: usize) -> Result<Draws> {
         self.check_drawable(sampler)?;
@@ -69,7 +79,7 @@ impl Memory {
         let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
         let drawn = self.index.draw(sampler, count, &closed, &mut self.rng)?;
         let Drawn { slots: prev, times } = drawn.map_err(|TooFew(have)| {
-            Error::State(format!(
+            Error::TooFew(format!(
                 "too few entries for sampler='{sampler}': need {count}, have {have}"
             ))
         })?;
@@ -93,10 +103,10 @@ impl Memory {
         self.age = Some(age);
     }
 
-    /// Fails with [`Error::State`] and the reason when nothing can be drawn.
+    /// Fails with [`Error::TooFew`] and the reason when nothing can be drawn.
     pub fn check_drawable(&self, sampler: Sampler) -> Result<()> {
         let count = if sampler.is_weighted() { self.num_sampleable() } else { self.num_drawable() };
-        if count > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
+        if count > 0 { Ok(()) } else { Err(Error::TooFew(self.why_nothing())) }
     }
 
     /// The slot of the `next` of the entry in a slot.

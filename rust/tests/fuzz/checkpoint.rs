@@ -158,7 +158,7 @@ fn use_memory(memory: &mut Memory) -> TestCaseResult {
     for sampler in Sampler::ALL {
         match memory.draw_by(sampler, 3) {
             Ok(draws) => prop_assert_eq!(draws.prev.len(), 3),
-            Err(error) => prop_assert!(matches!(error, Error::State(_)), "{}", error),
+            Err(error) => prop_assert!(matches!(error, Error::TooFew(_)), "{}", error),
         }
     }
     let open = memory.open();

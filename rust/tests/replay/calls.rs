@@ -1,7 +1,7 @@
 //! Random calls of a memory, valid ones and some that must be refused.
 
 use cogrs::replay::sampler::Sampler;
-use cogrs::replay::settings::{FramePadding, NewPriority};
+use cogrs::replay::settings::{FramePadding, NewPriority, Remover};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -54,6 +54,7 @@ pub enum Change {
     Epsilon(f64),
     Padding(FramePadding),
     Limit(u32),
+    Remover(Remover),
 }
 
 #[derive(Debug, Clone)]
@@ -107,6 +108,7 @@ fn changes() -> impl Strategy<Value = Change> {
         2 => select(vec![FramePadding::None, FramePadding::Repeat, FramePadding::Zero])
             .prop_map(Change::Padding),
         2 => select(vec![0, 1, 2, 3, 255, 256]).prop_map(Change::Limit),
+        2 => select(&Remover::ALL[..]).prop_map(Change::Remover),
     ]
 }
 

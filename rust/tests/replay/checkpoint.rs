@@ -154,7 +154,7 @@ proptest! {
                 Ok(mut memory) => {
                     for sampler in Sampler::ALL {
                         let drawn = memory.draw_by(sampler, 3);
-                        prop_assert!(drawn.is_ok() || matches!(drawn, Err(Error::State(_))));
+                        prop_assert!(drawn.is_ok() || matches!(drawn, Err(Error::TooFew(_))));
                     }
                     readings(&memory);
                 }

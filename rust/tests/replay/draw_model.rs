@@ -1,6 +1,7 @@
-//! Draws from the model: which entries each sampler gives, and how often.
+//! Draws from the model, by each sampler, and evictions, by each remover.
 
 use cogrs::replay::sampler::Sampler;
+use cogrs::replay::settings::Remover;
 
 use crate::model::{Entry, Model, Refusal};
 
@@ -76,6 +77,24 @@ impl Model {
             let first = stratum as f64 * part;
             begin <= first + part + slack && end >= first - slack
         })
+    }
+
+    /// Which of the first `count` closed episodes the remover evicts.
+    pub fn victim(&self, count: usize) -> usize {
+        let mean = |at: &usize| {
+            let entries = &self.closed[*at].entries[..self.closed[*at].actions()];
+            let sum: f64 = entries.iter().map(|entry| f64::from(entry.weight)).sum();
+            sum / entries.len().max(1) as f64
+        };
+        // Of equals the first one.
+        let lowest = |one: usize, two: usize| if mean(&two) < mean(&one) { two } else { one };
+        let highest = |one: usize, two: usize| if mean(&two) > mean(&one) { two } else { one };
+        match self.settings.remover {
+            Remover::Fifo => 0,
+            Remover::Lifo => count - 1,
+            Remover::Lowest => (0..count).reduce(lowest).unwrap_or(0),
+            Remover::Highest => (0..count).reduce(highest).unwrap_or(0),
+        }
     }
 
     /// Counts draws, and returns how often each had been drawn with that one.

@@ -259,7 +259,8 @@ impl Model {
             return Err(Refusal::State);
         }
         while self.used() + count > self.capacity {
-            self.closed.pop_front();
+            let gone = self.victim(self.closed.len());
+            self.closed.remove(gone);
         }
         Ok(())
     }
@@ -309,7 +310,8 @@ impl Model {
         while self.settings.max_episode > 0 && self.closed.len() > self.settings.max_episode {
             let newest = self.closed.len() - 1;
             let empty = |at: &usize| self.closed[*at].entries.is_empty();
-            let oldest_empty = (0..newest).find(empty).unwrap_or(0);
+            let oldest_empty = (0..newest).find(empty);
+            let oldest_empty = oldest_empty.unwrap_or_else(|| self.victim(newest));
             let gone = if empty(&newest) { newest } else { oldest_empty };
             self.closed.remove(gone);
         }

@@ -199,6 +199,7 @@ impl Pair {
             Change::New(value) => settings.new_priority = value,
             Change::Epsilon(value) => settings.priority_epsilon = value,
             Change::Padding(value) => settings.frame_padding = value,
+            Change::Remover(value) => settings.remover = value,
             Change::Limit(value) => self.model.set_limit(value),
             Change::Return(lambda, gamma) => {
                 settings.mix_lambda = lambda;
@@ -334,7 +335,7 @@ impl Pair {
 /// The results of both, or None when both refused for the same reason.
 fn same<T: Debug, U: Debug>(got: Result<T, Error>, expected: Result<U, Refusal>) -> Option<(T, U)> {
     let got = got.map_err(|error| match error {
-        Error::State(_) => Refusal::State,
+        Error::State(_) | Error::TooFew(_) => Refusal::State,
         Error::Value { .. } => Refusal::Value,
         other => panic!("{other}"),
     });

@@ -99,7 +99,7 @@ fn batch_that_the_limit_does_not_allow_counts_nothing_and_names_both_numbers() {
         for _ in 0..3 {
             let error = memory.draw_by(sampler, 6).unwrap_err();
             assert!(
-                matches!(&error, Error::State(text) if text.contains("need 6, have 5")),
+                matches!(&error, Error::TooFew(text) if text.contains("need 6, have 5")),
                 "{error}"
             );
         }
@@ -124,7 +124,10 @@ fn ordered_draws_need_as_many_entries_and_repeat_none() {
             }
         );
         let error = memory.draw_by(sampler, 4).unwrap_err();
-        assert!(matches!(&error, Error::State(text) if text.contains("need 4, have 3")), "{error}");
+        assert!(
+            matches!(&error, Error::TooFew(text) if text.contains("need 4, have 3")),
+            "{error}"
+        );
     }
 }
 

@@ -35,7 +35,7 @@ fn draw(sequenced: &mut Sequenced, shape: &SequenceShape) {
     let total: f64 = weights.values().sum();
     let drawn = sequenced.memory.draw_sequences(Sampler::Prioritized, 12, shape);
     let Ok(draws) = drawn else {
-        assert!(total == 0.0 && matches!(drawn, Err(Error::State(_))), "{drawn:?} of {total}");
+        assert!(total == 0.0 && matches!(drawn, Err(Error::TooFew(_))), "{drawn:?} of {total}");
         return;
     };
     let near = |one: f64, other: f64| (one - other).abs() <= 1e-5 * other.abs();

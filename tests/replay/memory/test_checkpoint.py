@@ -30,6 +30,9 @@ SETTINGS = {
     "new_priority": "max",
     "priority_epsilon": 0.125,
     "frame_padding": "repeat",
+    "sampler": "stratified",
+    "max_times_sampled": 300,
+    "remover": "lowest",
 }
 
 

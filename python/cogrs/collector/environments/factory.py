@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.suggest import misspelt
 from cogrs.optional_dependency import import_optional
+from cogrs.suggest import misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
