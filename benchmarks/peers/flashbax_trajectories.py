@@ -19,6 +19,9 @@ from peers import Buffer
 
 NAME = "flashbax"
 
+TOGETHER = 50
+"""Episodes that are added in one call."""
+
 
 class Trajectories(Buffer):
     """A prioritised trajectory buffer with one stream."""
@@ -47,8 +50,10 @@ class Trajectories(Buffer):
         )
         state = buffer.init(jax.tree.map(lambda each: jnp.asarray(each[0]), episode))
         add = jax.jit(buffer.add, donate_argnums=0)
-        rows = jax.tree.map(lambda each: jnp.asarray(each)[None], episode)
-        for _ in range(load.episodes):
+        # In few calls: each goes through all priorities.
+        tiled = jax.tree.map(lambda each: np.concatenate([each] * TOGETHER)[None], episode)
+        rows = jax.tree.map(jnp.asarray, tiled)
+        for _ in range(load.episodes // TOGETHER):
             state = add(state, rows)
         sample = jax.jit(buffer.sample)
         keys = iter(jax.random.split(jax.random.key(0), 100_000))

@@ -26,7 +26,9 @@ class Slices(Buffer):
         """Slices within episodes, drawn uniformly."""
         load = self.load
         rows = BURN_IN + LEARNED
-        sampler = SliceSampler(num_slices=count, traj_key="episode", strict_length=True)
+        sampler = SliceSampler(
+            num_slices=count, traj_key="episode", strict_length=True, cache_values=True
+        )
         buffer = TensorDictReplayBuffer(
             storage=LazyTensorStorage(load.entries), sampler=sampler, batch_size=count * rows
         )

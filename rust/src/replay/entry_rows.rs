@@ -4,6 +4,7 @@ use crate::error::{Error, Result, short};
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::finite::check_finite;
 use crate::replay::memory::{EntryRows, Memory, WRITTEN};
+use crate::replay::recurrent::RecurrentSpec;
 use crate::spec::Field;
 
 impl Memory {
@@ -67,5 +68,25 @@ impl Memory {
         }
         let rewards: Vec<f32> = words.iter().map(|word| f32::from_ne_bytes(*word)).collect();
         check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
+    }
+
+    /// Steps from one stored recurrent state to the next; 1 where none are stored.
+    pub fn recurrent_period(&self) -> usize {
+        self.recurrent.as_ref().map_or(1, |states| states.spec.period)
+    }
+
+    /// The recurrent state that is stored; None in a memory without.
+    pub fn recurrent_spec(&self) -> Option<&RecurrentSpec> {
+        self.recurrent.as_ref().map(|states| &states.spec)
+    }
+
+    /// Checks the recurrent states that come with `count` entries from step `first` on.
+    pub(super) fn check_recurrent(
+        &self,
+        states: Option<&[u8]>,
+        first: usize,
+        count: usize,
+    ) -> Result<()> {
+        self.recurrent.as_ref().map_or(Ok(()), |stored| stored.check(states, first, count))
     }
 }

@@ -14,7 +14,7 @@
 //! | which samplers there are; how each chooses | [`sampler`]; `draw` |
 //! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
-//! | where sequences lie in their episodes; which starts they have, with which weights | [`sequence_window`]; [`anchors`] |
+//! | where sequences lie in their episodes; which starts they have, with which weights | [`sequence_window`]; `anchors`, [`sequence_priorities`] |
 //! | how sequences are drawn, and what they contain | [`sequences`] |
 //! | where recurrent states are stored; what files have of sequences | [`recurrent`]; `sequence_parts` |
 //! | which slots are the oldest | `age_order` |
@@ -53,7 +53,7 @@
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
 mod age_order;
-pub mod anchors;
+mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
@@ -81,6 +81,7 @@ pub mod sampler;
 mod sampling_index;
 pub mod sender_counters;
 mod sequence_parts;
+pub mod sequence_priorities;
 pub mod sequence_window;
 pub mod sequences;
 pub mod settings;

@@ -6,9 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::replay::episode::Episode;
 use crate::replay::mapped_array::MappedArray;
-use crate::replay::memory::Memory;
 use crate::spec::{FieldSpec, MAX_DIMS, shape_text};
 
 /// The recurrent state that a memory stores.
@@ -150,46 +148,5 @@ impl RecurrentStates {
     pub fn row_mut(&mut self, row: u32) -> &mut [u8] {
         let size = self.spec.initial.len();
         &mut self.rows[row as usize * size..][..size]
-    }
-}
-
-impl Memory {
-    /// Steps from one stored recurrent state to the next; 1 where none are stored.
-    pub fn recurrent_period(&self) -> usize {
-        self.recurrent.as_ref().map_or(1, |states| states.spec.period)
-    }
-
-    /// The stored recurrent states of an episode, in order.
-    pub(super) fn recurrent_states(&self, episode: &Episode) -> impl Iterator<Item = &[u8]> {
-        let index = self.serials.get(&episode.serial);
-        let states = self.recurrent.as_ref().zip(index);
-        states.into_iter().flat_map(|(states, &index)| states.of_episode(index))
-    }
-
-    /// Makes the recurrent states of an episode of a file, whose bytes `fill` reads.
-    pub(super) fn restore_states(
-        &mut self,
-        index: u32,
-        mut fill: impl FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        let actions = self.episodes[index as usize].actions();
-        let Some(states) = &mut self.recurrent else { return Ok(()) };
-        let rows = states.restore(index, actions);
-        rows.into_iter().try_for_each(|row| fill(states.row_mut(row)))
-    }
-
-    /// The recurrent state that is stored; None in a memory without.
-    pub fn recurrent_spec(&self) -> Option<&RecurrentSpec> {
-        self.recurrent.as_ref().map(|states| &states.spec)
-    }
-
-    /// Checks the recurrent states that come with `count` entries from step `first` on.
-    pub(super) fn check_recurrent(
-        &self,
-        states: Option<&[u8]>,
-        first: usize,
-        count: usize,
-    ) -> Result<()> {
-        self.recurrent.as_ref().map_or(Ok(()), |stored| stored.check(states, first, count))
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::replay::episode::Episode;
 use crate::replay::memory::Memory;
 use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::sequence_window::SequenceShape;
@@ -123,5 +124,24 @@ impl Memory {
             anchors.index.set_run(slot, std::iter::once(leaf(weight, is_drawable)));
         }
         Ok(true)
+    }
+
+    /// The stored recurrent states of an episode, in order.
+    pub(super) fn recurrent_states(&self, episode: &Episode) -> impl Iterator<Item = &[u8]> {
+        let index = self.serials.get(&episode.serial);
+        let states = self.recurrent.as_ref().zip(index);
+        states.into_iter().flat_map(|(states, &index)| states.of_episode(index))
+    }
+
+    /// Makes the recurrent states of an episode of a file, whose bytes `fill` reads.
+    pub(super) fn restore_states(
+        &mut self,
+        index: u32,
+        mut fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let actions = self.episodes[index as usize].actions();
+        let Some(states) = &mut self.recurrent else { return Ok(()) };
+        let rows = states.restore(index, actions);
+        rows.into_iter().try_for_each(|row| fill(states.row_mut(row)))
     }
 }

@@ -5,13 +5,14 @@ use std::ops::Range;
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
 use crate::replay::age_order::AgeOrder;
-use crate::replay::anchors::no_sequences;
 use crate::replay::draw::{Drawn, TooFew};
 use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::memory::Memory;
 use crate::replay::sampler::Sampler;
 use crate::replay::sampling_index::{ClosedEpisodes, SamplingIndex};
+use crate::replay::sequence_priorities::no_sequences;
 use crate::replay::sequence_window::{Border, SequenceShape, Window};
+use crate::replay::transition::ALL_WEIGHTS_ZERO;
 use crate::spec::{FIELDS, Field};
 
 /// Bytes that a draw needs per sequence, at most.
@@ -168,7 +169,7 @@ impl Memory {
                  max_times_sampled={limit}"
             );
         }
-        self.why_all_weights_are_zero()
+        ALL_WEIGHTS_ZERO.into()
     }
 
     /// Copies the fields of the steps of sequences, each into its part of shape `(n, T, ...)`; empty parts are left out.
@@ -219,9 +220,9 @@ impl Memory {
         for (at, Sequence { episode, window, .. }) in draws.sequences.iter().enumerate() {
             let episode = &self.episodes[*episode as usize];
             let row_of = |step: usize| at * rows + window.row_of(step);
-            let rows_of = |steps: &Range<usize>| row_of(steps.start)..row_of(steps.end);
-            valid[rows_of(&window.steps)].fill(1);
-            learn[rows_of(&window.learn)].fill(1);
+            let all_of = |steps: &Range<usize>| row_of(steps.start)..row_of(steps.end);
+            valid[all_of(&window.steps)].fill(1);
+            learn[all_of(&window.learn)].fill(1);
             if window.steps.start == 0 {
                 is_first[row_of(0)] = 1;
             }

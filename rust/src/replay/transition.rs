@@ -15,6 +15,11 @@ use crate::spec::{FIELDS, Field};
 /// Bytes that a draw needs per row, at most.
 pub const DRAW_BYTES_PER_ROW: usize = 64;
 
+/// Why nothing can be drawn in proportion to weights that are all 0.
+pub(super) const ALL_WEIGHTS_ZERO: &str = "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
+         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
+         close_episode(do_update_weight=False) weighs by init_w alone";
+
 /// Rows gathered together, whose records fit into the first-level cache.
 const TOGETHER: usize = 64;
 
@@ -151,14 +156,7 @@ impl Memory {
                 self.settings.max_times_sampled
             );
         }
-        self.why_all_weights_are_zero()
-    }
-
-    pub(super) fn why_all_weights_are_zero(&self) -> String {
-        "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
-         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
-         close_episode(do_update_weight=False) weighs by init_w alone"
-            .into()
+        ALL_WEIGHTS_ZERO.into()
     }
 
     /// Copies one field of the entries in `slots` into `out`; the state with the `frame_stack - 1` states before it, oldest

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use cogrs::replay::anchors::SequenceErrors;
 use cogrs::replay::closing::{CloseOptions, FinalEntry};
 use cogrs::replay::memory::Memory;
 use cogrs::replay::recurrent::RecurrentSpec;
+use cogrs::replay::sequence_priorities::SequenceErrors;
 use cogrs::replay::sequence_window::{Border, EpisodeLength, SequenceShape};
 use cogrs::replay::sequences::{SequenceDraws, SequenceFlags};
 use cogrs::spec::{FIELDS, Field, FieldSpec};
@@ -40,9 +40,9 @@ impl Listed {
         let mut errors = vec![0.0; self.actions];
         for step in (0..self.actions).rev() {
             let entry = &self.entries[step];
-            for dim in 0..DIMS {
-                sums[dim] += f64::from(entry.reward[dim]);
-                errors[step] += (sums[dim] - f64::from(entry.value[dim])).abs();
+            for (dim, sum) in sums.iter_mut().enumerate() {
+                *sum += f64::from(entry.reward[dim]);
+                errors[step] += (*sum - f64::from(entry.value[dim])).abs();
             }
         }
         errors

@@ -14,7 +14,7 @@ pub fn naive_anchors(shape: &SequenceShape, episode: EpisodeLength, first: usize
             return step == 0;
         }
         let last = actions - shape.length;
-        step == last || (step <= last && step % shape.period == 0)
+        step == last || (step <= last && step.is_multiple_of(shape.period))
     };
     let lies_inside = |step: usize| {
         actions >= shape.length

@@ -1,10 +1,11 @@
 //! Draws of sequences against a plain list of episodes, and their promises one by one.
 
 use cogrs::error::Error;
-use cogrs::replay::anchors::SequenceErrors;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
+use cogrs::replay::closing::CloseOptions;
 use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::sampler::Sampler;
+use cogrs::replay::sequence_priorities::SequenceErrors;
 use cogrs::replay::sequence_window::{Border, SequenceShape};
 use cogrs::spec::Field;
 use proptest::collection::vec;
@@ -33,9 +34,9 @@ fn added() -> impl Strategy<Value = Added> {
 fn draw(sequenced: &mut Sequenced, shape: &SequenceShape) {
     let weights = sequenced.weights(shape);
     let total: f64 = weights.values().sum();
-    let drawn = sequenced.memory.draw_sequences(Sampler::Prioritized, 12, shape);
-    let Ok(draws) = drawn else {
-        assert!(total == 0.0 && matches!(drawn, Err(Error::TooFew(_))), "{drawn:?} of {total}");
+    let result = sequenced.memory.draw_sequences(Sampler::Prioritized, 12, shape);
+    let Ok(draws) = result else {
+        assert!(total == 0.0 && matches!(result, Err(Error::TooFew(_))), "{result:?} of {total}");
         return;
     };
     let near = |one: f64, other: f64| (one - other).abs() <= 1e-5 * other.abs();
@@ -121,14 +122,14 @@ fn late_reward_changes_the_weights_of_the_sequences_that_learn_from_it() {
     let weights = vec![1.0; 12];
     let mut late = new_memory(40);
     let mut early = new_memory(40);
-    let first = late.add_episode(columns.rows(), &weights, &Default::default()).unwrap();
+    let first = late.add_episode(columns.rows(), &weights, &CloseOptions::default()).unwrap();
     late.draw_sequences(Sampler::Prioritized, 1, &wanted).unwrap();
     late.add_reward(first + 7, &[3.0, -1.0]).unwrap();
     let mut changed = entries(12);
     changed[7].reward[0] += 3.0;
     changed[7].reward[1] -= 1.0;
     let columns = Columns::new(&changed);
-    early.add_episode(columns.rows(), &weights, &Default::default()).unwrap();
+    early.add_episode(columns.rows(), &weights, &CloseOptions::default()).unwrap();
     // As many random numbers as of the other memory.
     early.draw_sequences(Sampler::Prioritized, 1, &wanted).unwrap();
     let drawn = [&mut late, &mut early]
@@ -270,15 +271,15 @@ fn loaded_memory_has_the_recurrent_states_and_the_priorities_of_sequences() {
         sequenced.update(&draws, &wanted);
         save(&sequenced.memory, 1, &path).unwrap();
         let mut loaded = CheckpointFile::open(&path).unwrap().load(true).unwrap();
-        let mut drawn = Vec::new();
+        let mut found = Vec::new();
         for memory in [&mut sequenced.memory, &mut loaded] {
             let draws = memory.draw_sequences(Sampler::Fifo, 5, &wanted).unwrap();
             let mut recurrent = vec![0; 5 * RECURRENT];
             memory.gather_recurrent(&draws, &mut recurrent);
             let ids: Vec<u64> = memory.sequence_ids(&draws).collect();
-            drawn.push((draws.weights, draws.total.to_bits(), recurrent, ids));
+            found.push((draws.weights, draws.total.to_bits(), recurrent, ids));
         }
-        assert_eq!(drawn[0], drawn[1]);
+        assert_eq!(found[0], found[1]);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         assert!(CheckpointFile::open(&path).is_err());
