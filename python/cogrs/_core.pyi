@@ -1600,6 +1600,7 @@ class CollectorContext:
             buffer.
         collectors: Descriptions that `parse` has checked.
         max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
+        game_options: Options of a built-in game, by name; the others have their defaults.
         num_games: Games, >= 1.
         num_threads: Threads beside those that wait, >= 1.
         num_buffers: Batches of each collector, at least two; None for num_games / the sum of all
@@ -1624,6 +1625,7 @@ class CollectorContext:
         collectors: Sequence[Collector],
         *,
         max_episode_steps: int,
+        game_options: Mapping[str, float] | None = None,
         num_games: int,
         num_threads: int,
         num_buffers: int | None,
@@ -1886,8 +1888,12 @@ def builtin_columns() -> dict[str, str]:
 
 # -- games.rs -------------------------------------------------------------------------------------
 
-def game_spec(name: str) -> dict[str, Any]:
+def game_spec(name: str, options: Mapping[str, float] | None = None) -> dict[str, Any]:
     """Return keys, action and players of a built-in game.
+
+    Args:
+        name: The game.
+        options: Its options, by name; the others have their defaults.
 
     Returns:
         `keys`: dtype and shape of each key of a state; `action`: dtype and shape of an
@@ -1895,7 +1901,7 @@ def game_spec(name: str) -> dict[str, Any]:
         names.
 
     Raises:
-        ValueError: No such game.
+        ValueError: No such game or option, or an option is out of range.
     """
 
 def physics_step(

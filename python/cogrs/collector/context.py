@@ -34,13 +34,13 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     `GameContext("cartpole", co)` creates the game context of a built-in game, by a name of
     `BUILT_IN`, and `GameContext("gymnasium", co, "CartPole-v1")` that of environments in Python.
     More arguments are those of the class that the game's module has: ContextOptions and
-    GameOptions, in any order. GCWrapper gives a game context without ContextOptions its own.
-    Collectors are added before Start.
+    GameOptions, in any order, and the fields of GameOptions by keyword. GCWrapper gives a game
+    context without ContextOptions its own. Collectors are added before Start.
 
     Raises:
         ValueError: The game does not exist, or an option is out of range.
-        TypeError: An argument has the wrong type, a built-in game is given options that are not in
-            an object, or GameContext itself is called without a name.
+        TypeError: An argument has the wrong type, an option does not exist, or GameContext itself
+            is called without a name.
     """
 
     _game: str
@@ -48,12 +48,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     # Of what a state shows, and of `a`, by key, where they are narrower than those of the dtype.
     bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        if options:
-            raise TypeError(
-                f"{next(iter(options))}: options of a built-in game are given as an object, "
-                f"cogrs.collector.games.{self._game}.GameOptions(max_episode_steps=...)"
-            )
+    def __init__(self, *args: Any) -> None:
         self.co: ContextOptions | None = None
         self.options = self._options_type()
         for arg in args:
