@@ -72,18 +72,14 @@ class Memory(Buffer):
         """Transitions with their sampling weights."""
         return Job(lambda: self.rem.get_batch(size))
 
-    def sample(self, size: int) -> Job:
+    def sample(self, size: int, sampler: Any = "prioritized") -> Job:
         """Transitions with all that a sample has."""
-        return Job(lambda: self.rem.sample(size))
+        return Job(lambda: self.rem.sample(size, sampler=sampler))
 
     def batch_into(self, size: int) -> Job:
         """The same, into arrays that are ready."""
         out = self.rem.get_batch(size)
         return Job(lambda: self.rem.get_batch(size, out=out))
-
-    def sample(self, size: int, sampler: Any) -> Job:
-        """Transitions by a sampler, with all that `sample` tells."""
-        return Job(lambda: self.rem.sample(size, sampler=sampler))
 
     def sequences(self, count: int) -> Job:
         """Sequences with burn-in, all fields, masks and ids."""

@@ -41,7 +41,7 @@ class Actors:
     """The games that fill the memory."""
 
     def __init__(self, envs, memory, seed, remembers, stores):
-        """Begin the first episodes."""
+        """Reset all environments."""
         self.envs, self.remembers, self.stores = envs, remembers, stores
         self.writers = [memory.writer() for _ in range(NUM_GAMES)]
         for writer in self.writers:

@@ -19,13 +19,13 @@ from cogrs.replay.batch import (
     WeightedSample,
 )
 from cogrs.replay.recorder import Recorder, VectorEnvironment
-from cogrs.replay.stats import MemoryStats
 from cogrs.replay.sequence_batch import (
     NStepSequences,
     NStepWeightedSequences,
     Sequences,
     WeightedSequences,
 )
+from cogrs.replay.stats import MemoryStats
 
 __all__ = [
     "CacheStore",
@@ -642,6 +642,7 @@ class ReplayMemory(ReplayWriter):
         """
     @sequence_eta.setter
     def sequence_eta(self, value: float) -> None: ...
+    @property
     def sampler(self) -> str:
         """How `sample` and `get_batch` choose entries. Default "prioritized".
 
@@ -1063,8 +1064,8 @@ class ReplayMemory(ReplayWriter):
 
         Open episodes are dropped. Until the call is complete both contents take memory, and after
         an error nothing has changed. The uuid stays; ids are those of the file. Views of both are
-        kept: one that only this memory has gets the weights of a new view. The rate limiter stays; it
-        goes on with the counts of the file, or without those begins with the entries restored.
+        kept: one that only this memory has gets the weights of a new view. The rate limiter stays,
+        with the counts of the file, or as if the restored entries had just been inserted.
 
         Args:
             path: The file, of a memory with the same templates and the same `max_step`.

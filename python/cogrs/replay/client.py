@@ -15,7 +15,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from cogrs._core import ReplayMemory, cache_layout, draw_cache
+from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
 from cogrs.replay.endpoint import check_endpoints, check_optional_endpoint

@@ -212,7 +212,7 @@ def row_bytes(memory: ReplayMemory) -> int:
         state = 0 if initial is None else initial.nbytes
         stacked = memory.entry_size + (memory.frame_stack - 1) * memory.state_buf.nbytes
         # Five flags, id; return and discount of n steps. Weight, id, sender.
-        return steps * (stacked + 13 + 2 * reward) + state + 16
+        return int(steps * (stacked + 13 + 2 * reward) + state + 16)
     stacked = memory.entry_size + memory.frame_stack * memory.state_buf.nbytes
     # Weight, id, sender; return and discount of n steps.
     return 2 * stacked + 16 + 2 * reward

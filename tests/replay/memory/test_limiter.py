@@ -174,7 +174,7 @@ def test_memory_without_limiter_has_no_figures_of_one_and_does_not_wait() -> Non
     rem.sample(1_000)
 
 
-def test_memory_shows_the_limiter_it_was_given() -> None:
+def test_limiter_property_is_the_limiter_of_the_constructor() -> None:
     limiter = RateLimiter.queue(4)
     rem = limited(limiter)
     assert rem.limiter == limiter

@@ -115,7 +115,7 @@ def test_sample_that_waits_is_given_when_entries_become_drawable(change: str) ->
     sample.join()
 
 
-def test_episode_that_another_thread_drops_in_the_wait_ends_it_with_an_error() -> None:
+def test_close_raises_if_another_thread_drops_the_episode_in_the_wait() -> None:
     rem = limited(RateLimiter.queue(1))
     insert(rem)
     writer = rem.writer()

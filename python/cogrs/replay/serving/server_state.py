@@ -37,11 +37,11 @@ from cogrs.replay.net.authenticator import ANYBODY
 from cogrs.replay.net.receive_quota import ReceiveQuota
 from cogrs.replay.net.warn_once import WarnOnce
 from cogrs.replay.priorities import Priorities
+from cogrs.replay.sequence_priority import learned_steps
 from cogrs.replay.serving.client_keys import ClientKeys
 from cogrs.replay.serving.log_file import LogFile
 from cogrs.replay.serving.message_assembler import MessageAssembler
 from cogrs.replay.serving.sample_source import SampleSource
-from cogrs.replay.sequence_priority import learned_steps
 from cogrs.replay.serving.server_limiter import ServerLimiter
 from cogrs.replay.serving.stats_reporter import StatsReporter
 from cogrs.replay.stats import ServerStats, Tally
