@@ -17,13 +17,13 @@ for extra in ("gymnasium", "jax", "optax", "matplotlib"):
 
 
 def test_example_remembers_the_cue_of_a_short_corridor():
-    with example("r2d2", "--length", "1", "--seed", "1", "--goal", "0.9") as process:
+    with example("r2d2", "--length", "3", "--seed", "1", "--goal", "0.5") as process:
         code, out, err = finish(process)
     assert code == 0, err
     title, *_, progress, end = out.splitlines()
-    assert title == "r2d2, a corridor of 1 cells, seed 1"
+    assert title == "r2d2, a corridor of 3 cells, seed 1"
     # Without memory the mean return of many episodes is 0.
-    assert float(progress.split()[-1]) >= 0.9
+    assert float(progress.split()[-1]) >= 0.5
     assert end.startswith("Goal reached after ")
 
 

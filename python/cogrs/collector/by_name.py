@@ -25,9 +25,11 @@ class CreatesByName(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The arguments of `__init__`: those of this method say nothing."""
-        parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-        return inspect.Signature([each for each in parameters if each.name != "self"])
+        """The arguments with which an object of the class is created."""
+        has_own = hasattr(cls, "_options_type")
+        create = cls.__init__ if has_own else CreatesByName.__call__  # type: ignore[misc]
+        _, *parameters = inspect.signature(create).parameters.values()
+        return inspect.Signature(parameters)
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         """Create an object of this class, or of that of the game that comes first."""
