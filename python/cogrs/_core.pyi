@@ -608,6 +608,7 @@ class ReplayMemory(ReplayWriter):
         """
     @sequence_eta.setter
     def sequence_eta(self, value: float) -> None: ...
+    @property
     def sampler(self) -> str:
         """How `sample` and `get_batch` choose entries. Default "prioritized".
 
