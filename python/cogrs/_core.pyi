@@ -39,11 +39,13 @@ __all__ = [
     "__version__",
     "builtin_columns",
     "cache_layout",
+    "cache_sequences",
     "draw_cache",
     "game_spec",
     "importance_weights",
     "physics_step",
     "publish_through",
+    "set_cache_sequences",
     "start_ids",
 ]
 
