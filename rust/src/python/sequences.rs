@@ -74,17 +74,15 @@ pub(super) fn draw_into(
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
         drawn => drawn?,
     };
-    let (fields, mut columns) = plan.cut(parts);
+    let (fields, columns) = parts.split_at_mut(FIELDS);
     let fields: &mut [&mut [u8]; FIELDS] =
         fields.try_into().map_err(|_| Error::State("an entry has seven fields".into()))?;
     memory.gather_sequences(&draws, fields);
-    if let [(_, valid), (_, learn), (_, is_first), (_, terminated), (_, truncated), ..] =
-        &mut columns[..]
-    {
+    if let [valid, learn, is_first, terminated, truncated, ..] = columns {
         let mut flags = SequenceFlags { valid, learn, is_first, terminated, truncated };
         memory.sequence_flags(&draws, &mut flags);
     }
-    let mut columns = columns.into_iter();
+    let mut columns = plan.kind.columns().zip(columns);
     while let Some((column, part)) = columns.next() {
         match column {
             SequenceColumn::Recurrent => memory.gather_recurrent(&draws, part),
