@@ -39,11 +39,13 @@ __all__ = [
     "__version__",
     "builtin_columns",
     "cache_layout",
+    "cache_sequences",
     "draw_cache",
     "game_spec",
     "importance_weights",
     "physics_step",
     "publish_through",
+    "set_cache_sequences",
     "start_ids",
 ]
 
@@ -608,6 +610,7 @@ class ReplayMemory(ReplayWriter):
         """
     @sequence_eta.setter
     def sequence_eta(self, value: float) -> None: ...
+    @property
     def sampler(self) -> str:
         """How `sample` and `get_batch` choose entries. Default "prioritized".
 

@@ -10,7 +10,8 @@ Modules that need ZeroMQ are imported when they are first used.
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
-| what users call over a network | `server.py` (`server_workers.py`), `client.py`, `sampler.py`, `proxy.py` |
+| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py` |
+| how a server gets its workers | `server_workers.py` |
 | which file describes a server | `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
 | what a server does with a message | `serving/` |

@@ -206,7 +206,7 @@ def row_bytes(memory: ReplayMemory) -> int:
     reward = memory.reward_buf.nbytes
     sequences = cache_sequences(memory)
     if sequences is not None:
-        steps = sequences["length"] + sequences["burn_in"] + sequences["after"]
+        steps: int = sequences["length"] + sequences["burn_in"] + sequences["after"]
         steps += memory.recurrent_period - 1
         initial = memory.recurrent
         state = 0 if initial is None else initial.nbytes

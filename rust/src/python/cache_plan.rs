@@ -13,6 +13,7 @@ use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::{ArrayPlan, OutArrays};
 use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan, SequenceRow};
 use crate::python::sequences;
+use crate::python::template::Template;
 use crate::replay::cache::{CacheShape, Labels};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
@@ -102,7 +103,7 @@ impl CachePlan {
         let shape = handle.cache_sequences.get();
         let flags = shape.map_or_else(
             || sent_flags(settings),
-            |shape| shape.number(handle.recurrent.as_ref().map(|template| template.spec())),
+            |shape| shape.number(handle.recurrent.as_ref().map(Template::spec)),
         );
         (flags, settings.frame_stack)
     }
@@ -170,7 +171,7 @@ impl CachePlan {
     }
 
     /// Checks the arrays of `out`; errors as of [`OutArrays::new`].
-    pub fn check<'py>(&self, handle: &MemoryHandle, out: &Bound<'py, PyAny>) -> PyResult<()> {
+    pub fn check(&self, handle: &MemoryHandle, out: &Bound<'_, PyAny>) -> PyResult<()> {
         OutArrays::new(out, self.array_plan(), &self.dtypes(out.py(), handle)).map(drop)
     }
 }

@@ -15,7 +15,7 @@ use crate::python::out_arrays::ArrayPlan;
 use crate::replay::sequence_window::SequenceShape;
 use crate::replay::sequences::DRAW_BYTES_PER_SEQUENCE;
 use crate::replay::settings::Settings;
-use crate::spec::{FIELDS, Field};
+use crate::spec::Field;
 
 /// From this size on a sample is compared with the memory that is available.
 const LARGE: usize = 1 << 28;
@@ -217,15 +217,6 @@ impl SequencePlan {
     /// The bytes that a draw copies, approximately.
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(DRAW_BYTES_PER_SEQUENCE).saturating_add(self.layout.size())
-    }
-
-    /// The bytes of the fields, and of each column.
-    pub fn cut<'a, 'b>(
-        &self,
-        parts: &'a mut [&'b mut [u8]],
-    ) -> (&'a mut [&'b mut [u8]], Vec<(SequenceColumn, &'a mut &'b mut [u8])>) {
-        let (fields, columns) = parts.split_at_mut(FIELDS);
-        (fields, self.kind.columns().zip(columns).collect())
     }
 }
 

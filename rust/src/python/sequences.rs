@@ -72,17 +72,15 @@ pub(super) fn draw_into(
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
         drawn => drawn?,
     };
-    let (fields, mut columns) = plan.cut(parts);
+    let (fields, columns) = parts.split_at_mut(FIELDS);
     let fields: &mut [&mut [u8]; FIELDS] =
         fields.try_into().map_err(|_| Error::State("an entry has seven fields".into()))?;
     memory.gather_sequences(&draws, fields);
-    if let [(_, valid), (_, learn), (_, is_first), (_, terminated), (_, truncated), ..] =
-        &mut columns[..]
-    {
+    if let [valid, learn, is_first, terminated, truncated, ..] = columns {
         let mut flags = SequenceFlags { valid, learn, is_first, terminated, truncated };
         memory.sequence_flags(&draws, &mut flags);
     }
-    let mut columns = columns.into_iter();
+    let mut columns = plan.kind.columns().zip(columns);
     while let Some((column, part)) = columns.next() {
         match column {
             SequenceColumn::Recurrent => memory.gather_recurrent(&draws, part),
@@ -146,12 +144,11 @@ fn attempt<'py>(
         let draw = |parts: &mut [&mut [u8]]| {
             handle.call(py, plan.bytes(), |memory| draw_into(memory, sampler, &plan, parts))
         };
-        let (outcome, block) = match args.out {
-            Some(out) => (draw(&mut OutArrays::new(out, &plan, &dtypes)?.slices())?, None),
-            None => {
-                let mut block = handle.pool.take(plan.layout.size())?;
-                (draw(&mut plan.layout.cut(block.bytes()))?, Some(block))
-            }
+        let (outcome, block) = if let Some(out) = args.out {
+            (draw(&mut OutArrays::new(out, &plan, &dtypes)?.slices())?, None)
+        } else {
+            let mut block = handle.pool.take(plan.layout.size())?;
+            (draw(&mut plan.layout.cut(block.bytes()))?, Some(block))
         };
         match (outcome, args.out, block) {
             (Outcome::TooFew(why), ..) => return Ok(Err(why)),
