@@ -127,7 +127,7 @@ def equal(ours: Any, theirs: Any) -> None:
         same(ours, theirs)
 
 
-@pytest.mark.parametrize("space", SHAPELESS, ids=str)
+@pytest.mark.parametrize("space", SHAPELESS, ids=lambda space: type(space).__name__)
 @pytest.mark.parametrize("num_threads", [0, 2])
 def test_spaces_without_a_fixed_shape_are_batched_by_gymnasium(
     space: Any, num_threads: int

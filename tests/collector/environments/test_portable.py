@@ -153,7 +153,7 @@ class Colour(enum.IntEnum):
         spaces.Tuple([spaces.Sequence(spaces.Discrete(2))]),
         range(3),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_value_of_another_type_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="expected "):
