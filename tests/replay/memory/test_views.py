@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cogrs import ReplayMemory
-from tests.replay.build import UNIFORM, add_uniform, memory, step, steps
+from cogrs import RateLimiter, ReplayMemory
+from tests.replay.build import TEMPLATES, UNIFORM, add_uniform, memory, step, steps
+from tests.replay.model import FIELDS
 
 
 def weights_of(view: Any) -> dict[int, float]:
@@ -233,3 +234,23 @@ def test_view_cannot_be_pickled_and_outlives_its_memory():
     assert view.sample(1).prev.s.item() == 1
     with pytest.raises(TypeError, match=r"saved with its ReplayMemory"):
         view.__reduce_ex__(2)
+
+
+def test_rate_limiter_counts_entries_used_up_by_the_memory_and_not_those_of_views():
+    templates = (TEMPLATES[name] for name in FIELDS)
+    rem = ReplayMemory(
+        *templates, 16, limiter=RateLimiter.min_size(1), max_times_sampled=2, sampler="fifo"
+    )
+    view = rem.view("v", sampler="fifo", max_times_sampled=3)
+    add_uniform(rem, 4)
+    for _ in range(3):
+        view.sample(3)
+    assert view.num_drawable == 0
+    figures = rem.stats().limiter
+    assert figures is not None
+    assert (figures.samples, figures.removed) == (9, 0)
+    rem.sample(3)
+    rem.sample(2)
+    figures = rem.stats().limiter
+    assert figures is not None
+    assert (figures.samples, figures.removed) == (14, 2)
