@@ -88,6 +88,21 @@ def test_cache_that_is_larger_than_the_server_takes_is_refused() -> None:
         arrived(server, 1)
 
 
+def test_refused_cache_counts_no_entry_as_given() -> None:
+    settings = {"sampler": "fifo", "max_times_sampled": 1, "cache_size": 4}
+    with pair(1, **settings) as (server, client):
+        build.add_uniform(client.rem, 9)
+        for name, value in {"cache_flags": [False], "frame_stack": 2}.items():
+            before = getattr(client.rem, name)
+            setattr(client.rem, name, value)
+            with pytest.raises(ValueError, match="cache_flags and frame_stack"):
+                client.push_cache()
+            setattr(client.rem, name, before)
+        assert client.rem.num_drawable == 8
+        assert client.push_cache() == client.push_cache() == 0
+        arrived(server, 2)
+
+
 def test_largest_frame_goes_through() -> None:
     with pair(1, s=np.zeros(1 << 16, np.uint8), cache_size=64) as (server, client):
         build.add_uniform(client.rem, 20, s=np.ones((20, 1 << 16), np.uint8))

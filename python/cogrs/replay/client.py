@@ -367,6 +367,9 @@ class ReplayMemoryClient(Closeable):
     def _push_cache(self, timeout: float | None) -> int:
         self._transport.check()
         synced = self._state()
+        # Entries that are drawn count as given: a cache is refused before, or after settings that
+        # another thread has changed meanwhile.
+        synced.check_settings()
         drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
         if drawn is None:
             return -1

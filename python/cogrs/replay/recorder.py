@@ -114,10 +114,8 @@ class Recorder:
 
     def reset(self) -> None:
         """Drop open episodes: the environments were reset by hand."""
-        for writer, is_open in zip(self._writers, self._open, strict=True):
-            if is_open:
-                writer.abort_episode()
-        self._open = [False] * self.num_envs
+        for env in np.flatnonzero(self._open).tolist():
+            self._abort(env)
         self._ended = {}
 
     def add(
@@ -173,8 +171,9 @@ class Recorder:
             ValueError: A shape differs, a number is not finite in float32, the last observation of
                 an episode is missing, or `infos` shows another mode. Nothing is stored.
             TypeError: A dtype cannot be converted, or a field is unknown. Nothing is stored.
-            RuntimeError: Open episodes fill the memory. The episodes of environments without room
-                are dropped; the text names these environments.
+            RuntimeError: Open episodes fill the memory, or it was cleared or restored meanwhile.
+                The episodes of environments without room, or whose episodes are gone, are dropped;
+                the text names these environments. The next call begins new episodes.
             TimeoutError: The rate limiter let no entry come for `wait` seconds. Nothing is stored,
                 and the call can be repeated, as after a KeyboardInterrupt in the wait.
             Exception: `bootstrap_value` raised it. Nothing is stored, and the call can be repeated.
@@ -252,9 +251,14 @@ class Recorder:
             self._drop(env, error, failed)
 
     def _drop(self, env: int, error: Exception, failed: list[str]) -> None:
+        self._abort(env)
+        failed.append(f"environment {env}: its episode is dropped: {error}")
+
+    def _abort(self, env: int) -> None:
+        # Also where the memory has dropped the episode: it was cleared, or loaded from a file.
+        self._writers[env].new_episode()
         self._writers[env].abort_episode()
         self._open[env] = False
-        failed.append(f"environment {env}: its episode is dropped: {error}")
 
     def _last(self, over: list[int], next_obs: Any, infos: Any) -> Any:
         """The last observations by environment; None where they come with the next call."""

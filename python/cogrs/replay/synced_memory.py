@@ -43,6 +43,11 @@ class SyncedMemory:
         episodes, steps = self._before
         return episodes + self.rem.total_episodes, steps + self.rem.total_steps
 
+    def check_settings(self) -> None:
+        """Refuse caches as the present settings make them, as `check` does."""
+        flags, frame_stack, row = cache_layout(self.rem, ids=self.ids, nstep=self.nstep)
+        self.check(flags, frame_stack, row * self.rem.cache_size)
+
     def check(self, flags: int, frame_stack: int, largest: int) -> None:
         """Refuse caches of another layout than the server's, or too large: a ValueError."""
         if (flags, frame_stack) != self._layout:

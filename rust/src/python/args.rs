@@ -80,7 +80,10 @@ pub fn plain_flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Text, or `TypeError` that says which texts are expected.
 pub fn text(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| wrong_type(name, expected, value))?;
-    Ok(text.to_string_lossy().into_owned())
+    // Not lossily: two names would become one.
+    let text =
+        text.to_cow().map_err(|_| Error::value(name, "text that UTF-8 can hold", shown(value)))?;
+    Ok(text.into_owned())
 }
 
 /// Functions for `from_py_with`, each of the argument of its name: PyO3 itself names an argument of the wrong
@@ -111,7 +114,7 @@ pub enum Normalize {
 }
 
 pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
-    const EXPECTED: &str = "'batch' or 'all'";
+    const EXPECTED: &str = "'batch', 'memory' or 'all'";
     let text: &str = value.extract().map_err(|_| wrong_type("normalize", EXPECTED, value))?;
     match text {
         "batch" => Ok(Normalize::Batch),

@@ -17,6 +17,8 @@ const CACHE_LINE: usize = 64;
 /// -0. So 0, as in memory that was never written, cannot be drawn.
 #[inline]
 pub fn leaf(weight: f32, drawable: bool) -> f32 {
+    // Of a weight of -0 the sign says nothing.
+    let weight = weight.abs();
     if drawable == (weight > 0.0) { weight } else { -weight }
 }
 

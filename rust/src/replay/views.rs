@@ -84,12 +84,16 @@ impl Memory {
         let exponent = self.views[at].settings.priority_exponent;
         let update = self.prepare_update(ids, priorities, kind, exponent)?;
         let view = &mut self.views[at];
-        let drawn = update.inside.iter().zip(&update.weights).zip(&update.bases);
-        view.note_largest(drawn.filter(|((inside, _), _)| **inside).map(|((_, w), b)| (*b, *w)));
         let leaves = update.inside.iter().zip(&update.weights).zip(&update.bases);
         let mut leaves: Vec<f32> =
             leaves.map(|((inside, &weight), &base)| leaf(weight, *inside && base > 0.0)).collect();
         view.index.set_many(&update.slots, &mut leaves);
+        let drawn = update.inside.iter().zip(&update.slots).zip(&update.bases);
+        let drawn = drawn.filter(|((inside, _), _)| **inside);
+        // The last weight of an id given twice counts here too.
+        let pairs = drawn.map(|((_, &slot), &base)| (base, view.index.weight(slot as usize)));
+        let pairs: Vec<_> = pairs.collect();
+        view.note_largest(pairs.into_iter());
         Ok(update.gone)
     }
 

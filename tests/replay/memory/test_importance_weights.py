@@ -99,7 +99,7 @@ def test_min_weight_above_a_weight_is_refused():
 
 @pytest.mark.parametrize("normalize", [None, 1, b"all", ["all"]], ids=repr)
 def test_normalize_of_another_type_is_refused_by_name(normalize: Any) -> None:
-    with pytest.raises(TypeError, match=r"^normalize: expected 'batch' or 'all', got"):
+    with pytest.raises(TypeError, match=r"^normalize: expected 'batch', 'memory' or 'all', got"):
         importance_weights([1.0], exponent=1, total=1, count=1, normalize=normalize)
 
 

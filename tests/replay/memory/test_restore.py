@@ -151,3 +151,30 @@ def test_memory_of_a_server_is_restored_in_place(tmp_path):
     with made(1, max_step=16) as server:
         server.rem.restore(tmp_path / "file", settings="file")
         assert (server.rem.num_entry, server.rem.cache_size) == (5, 5)
+
+
+@pytest.mark.parametrize("emptied", ["restore", "clear"])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_recorder_goes_on_after_its_memory_was_emptied(emptied, by_hand, tmp_path):
+    rem = memory(16)
+    rem.save(tmp_path / "file")
+    recorder = rem.recorder(2)
+    no, yes = np.zeros(2, bool), np.ones(2, bool)
+
+    def add(state: int, ends: Any = no) -> None:
+        numbers = np.full(2, state)
+        recorder.add(numbers, numbers, np.float32([0, 0]), ends, no, numbers + 1)
+
+    add(1)
+    if emptied == "restore":
+        rem.restore(tmp_path / "file")
+    else:
+        rem.clear()
+    if by_hand:
+        recorder.reset()
+    else:
+        with pytest.raises(RuntimeError, match=r"environment 0: .*; environment 1: its episode"):
+            add(2)
+    add(3)
+    add(4, yes)
+    assert [rem.episode(k).entries.s.tolist() for k in range(rem.num_episode())] == [[3, 4, 5]] * 2

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cogrs import ReplayMemory
-from tests.replay.build import UNIFORM, add_uniform, memory, step, steps
+from cogrs import RateLimiter, ReplayMemory
+from tests.replay.build import TEMPLATES, UNIFORM, add_uniform, memory, step, steps
+from tests.replay.model import FIELDS
 
 
 def weights_of(view: Any) -> dict[int, float]:
@@ -113,6 +114,7 @@ def test_same_name_gives_the_same_view_and_refuses_other_settings():
     [
         (("",), ValueError, "name"),
         ((1,), TypeError, "name"),
+        (("\ud800",), ValueError, "name"),
         (("v", {"priority_exponent": -1}), ValueError, "priority_exponent"),
         (("v", {"sampler": "best"}), ValueError, "sampler"),
         (("v", {"max_times_sampled": -1}), ValueError, "max_times_sampled"),
@@ -233,3 +235,49 @@ def test_view_cannot_be_pickled_and_outlives_its_memory():
     assert view.sample(1).prev.s.item() == 1
     with pytest.raises(TypeError, match=r"saved with its ReplayMemory"):
         view.__reduce_ex__(2)
+
+
+def test_rate_limiter_counts_entries_used_up_by_the_memory_and_not_those_of_views():
+    templates = (TEMPLATES[name] for name in FIELDS)
+    rem = ReplayMemory(
+        *templates, 16, limiter=RateLimiter.min_size(1), max_times_sampled=2, sampler="fifo"
+    )
+    view = rem.view("v", sampler="fifo", max_times_sampled=3)
+    add_uniform(rem, 4)
+    for _ in range(3):
+        view.sample(3)
+    assert view.num_drawable == 0
+    figures = rem.stats().limiter
+    assert figures is not None
+    assert (figures.samples, figures.removed) == (9, 0)
+    rem.sample(3)
+    rem.sample(2)
+    figures = rem.stats().limiter
+    assert figures is not None
+    assert (figures.samples, figures.removed) == (14, 2)
+
+
+def test_last_priority_of_an_id_given_twice_is_the_largest_that_a_view_gave():
+    rem = memory(16, priority_exponent=1.0, new_priority="max")
+    first = rem.add_episode(**steps(2), final_state=2)
+    view = rem.view("v", priority_exponent=1.0)
+    for each in (rem, view):
+        each.update_priority([first, first + 1, first], [100.0, 3.0, 2.0])
+    new = rem.add_episode(**steps(1), final_state=1)
+    assert weights_of(view) == weights_of(rem.view("w")) | {first: 2, first + 1: 3, new: 3}
+    assert rem.sample(1, sampler="lifo").weight.tolist() == [3]
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "fifo", "lowest"])
+def test_negative_zero_as_a_weight_draws_as_zero(sampler, tmp_path):
+    rem = memory(16, new_priority=-0.0)
+    first = add_uniform(rem, 4)
+    view = rem.view("v")
+    rem.save(tmp_path / "file")
+    loaded = ReplayMemory.load(tmp_path / "file")
+    rem.update_priority(first, -0.0, absolute=True)
+    view.update_priority(first, -0.0, absolute=True)
+    for each in (rem, view, loaded, loaded.view("v")):
+        # The last step has no next: to draw it would leave the episode.
+        assert (each.num_drawable, each.weight_sum) == (3, 0)
+        assert set(each.sample(3, sampler=sampler).id.tolist()) <= set(range(first, first + 3))
