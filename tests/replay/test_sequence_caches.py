@@ -171,6 +171,17 @@ def test_server_refuses_sequences_that_are_not_valid(
         server(sequences=sequences)
 
 
+def test_server_refuses_n_step_returns_that_end_behind_its_sequences() -> None:
+    with pytest.raises(ValueError, match="after: expected at least multi_step=1 with nstep=True"):
+        server(sequences={"length": 4}, nstep=True)
+    with server(nstep=True) as at, client(at) as actor:
+        for memory in (at.rem, actor.rem):
+            with pytest.raises(ValueError, match="after: .*multi_step=3 with nstep=True, got 2"):
+                memory.multi_step = 3
+            assert memory.multi_step == 1
+            memory.multi_step = 2
+
+
 def test_mask_for_a_server_of_transitions_is_refused() -> None:
     with (
         server(sequences=None, ids=True) as at,
