@@ -324,7 +324,9 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, or its weight; finite and >= 0, (B,).
             absolute: Whether the priority is the weight, as of `ReplayMemory.update_priority`.
-            mask: Which errors of the steps of sequences, a priority of shape (B, steps), count.
+            mask: Which errors of the steps of sequences, a priority of shape (B, steps), count. If
+                None, all of `length` columns: of episodes shorter than `length`, whose ends only
+                clients know, also those behind the end.
 
         Raises:
             TypeError, ValueError: An argument has the wrong type, lengths differ, or a number is

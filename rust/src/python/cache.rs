@@ -8,8 +8,8 @@ use crate::python::batch::{Outcome, arrays};
 use crate::python::batch_kind::BatchKind;
 use crate::python::block::BatchMemory;
 use crate::python::cache_plan::CachePlan;
+use crate::python::cache_sequences::CacheSequences;
 use crate::python::memory::ReplayMemory;
-use crate::python::sequence_plan::CacheSequences;
 use crate::python::sequences::ShapeArgs;
 
 #[doc = stub_doc!(draw_cache)]

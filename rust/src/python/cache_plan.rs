@@ -9,11 +9,10 @@ use crate::error::Result;
 use crate::python::batch::{Outcome, arrays, draw_into, transitions};
 use crate::python::batch_kind::{BatchColumn, BatchKind};
 use crate::python::batch_plan::{BatchLayout, BatchPlan};
+use crate::python::cache_sequences::CacheSequences;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::{ArrayPlan, OutArrays};
-use crate::python::sequence_plan::{
-    CacheSequences, SequenceColumn, SequenceKind, SequencePlan, SequenceRow,
-};
+use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan, SequenceRow};
 use crate::python::sequences;
 use crate::python::template::Template;
 use crate::replay::cache::{CacheShape, Labels};

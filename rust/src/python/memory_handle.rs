@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
+use crate::python::cache_sequences::CacheSequences;
 use crate::python::fork_guard::ForkGuard;
-use crate::python::sequence_plan::CacheSequences;
 use crate::python::template::Template;
 use crate::python::wait::{Wait, WaitTimes};
 use crate::replay::memory::Memory;

@@ -10,6 +10,7 @@ use crate::available_memory::available_memory;
 use crate::error::{Error, Result};
 use crate::python::batch_kind::{BatchClass, ImportanceOptions};
 use crate::python::batch_plan::BatchLayout;
+use crate::python::cache_sequences::check_after;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::ArrayPlan;
 use crate::replay::sequence_window::SequenceShape;
@@ -29,30 +30,6 @@ pub enum SequenceRow {
     Cache,
     /// `get_batch` out of caches; with ids it has senders too.
     Batch { ids: bool },
-}
-
-/// The sequences that caches hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CacheSequences {
-    pub shape: SequenceShape,
-    /// Whether caches carry n-step returns.
-    pub nstep: bool,
-}
-
-impl CacheSequences {
-    /// Checks that n-step returns end inside of the sequences; [`Error::Value`] otherwise.
-    pub fn check(&self, settings: &Settings) -> Result<()> {
-        check_after(self.nstep, &self.shape, settings, "nstep=True")
-    }
-}
-
-fn check_after(nstep: bool, shape: &SequenceShape, settings: &Settings, by: &str) -> Result<()> {
-    let steps = settings.multi_step;
-    if nstep && shape.after < steps {
-        let expected = format!("at least multi_step={steps} with {by}");
-        return Err(Error::value("after", expected, shape.after));
-    }
-    Ok(())
 }
 
 /// The arrays that a call asks for beside those that every sample of sequences has.
