@@ -1331,8 +1331,12 @@ def set_cache_sequences(
     after: int = 0,
     period: int = 1,
     border: str = "clip",
+    *,
+    nstep: bool = False,
 ) -> None:
     """Make the caches of a memory, and of stores and mixers like it, hold sequences.
+
+    With `nstep`, where caches carry n-step returns, no `multi_step` above `after` can be set.
 
     Raises:
         TypeError, ValueError: As `ReplayMemory.sample_sequences`.

@@ -1,6 +1,7 @@
 """Servers from a TOML file."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -228,4 +229,59 @@ def test_rate_limiter_of_a_config_file_that_is_not_valid(
 ) -> None:
     path = written(tmp_path, f"n_caches = 1\n{TEMPLATES}\n[limiter]\n{table}")
     with pytest.raises(ValueError, match=expected):
+        start_server(path)
+
+
+def test_sequences_and_recurrent_states_of_a_config_file(tmp_path: Path) -> None:
+    text = f"""
+n_caches = 1
+nstep = true
+recurrent_period = 2
+{TEMPLATES}
+[recurrent]
+dtype = "float16"
+shape = [3]
+[sequences]
+length = 4
+after = 2
+border = "shift"
+[settings]
+multi_step = 2
+cache_size = 2
+"""
+    with start_server(written(tmp_path, text)) as server, connected(server) as client:
+        assert client.rem.recurrent_period == 2
+        assert client.rem.recurrent is not None
+        assert client.rem.recurrent.tolist() == [0, 0, 0]
+        assert client.rem.recurrent.dtype == np.float16
+        ones = np.ones((10, 1), np.float32)
+        steps, states = build.steps(10, r=ones, v=ones), np.ones((10, 3))
+        client.rem.add_episode(**steps, **build.UNIFORM, recurrent=states)
+        client.push_cache()
+        batch = server.get_batch(2, wait=20.0)
+        assert batch.nstep_return.shape == (2, 4 + 2 + 1, 1)
+        assert batch.recurrent.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("sequences = 4", "sequences: expected a table, got 4"),
+        ("[sequences]\nburn_in = 4", "sequences: expected a length"),
+        ("[sequences]\nlength = 4\nburnin = 4", "sequences: expected length, .*got 'burnin'"),
+        ("[sequences]\nlength = 2.5", "length: expected an integer, got float"),
+        ("[settings]\nmulti_step = 2\n[sequences]\nlength = 4\nafter = 1", "settings.multi_step: "),
+        ("recurrent = [0, 0]", "recurrent: expected a table of dtype and shape"),
+        ("[recurrent]\nshape = [2]", "recurrent.dtype: "),
+        (
+            "recurrent_period = 0\n[recurrent]\ndtype = 'f4'",
+            "recurrent_period: expected an integer",
+        ),
+    ],
+)
+def test_sequences_of_a_config_file_that_are_not_valid_are_refused(
+    tmp_path: Path, table: str, message: str
+) -> None:
+    path = written(tmp_path, f"n_caches = 1\nnstep = true\n{table}\n{TEMPLATES}")
+    with pytest.raises(ValueError, match=re.escape(f"{path}: ") + message):
         start_server(path)

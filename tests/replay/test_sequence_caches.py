@@ -130,6 +130,11 @@ def test_priorities_of_sequences_reach_the_anchors_of_their_client() -> None:
         assert np.allclose(drawn.weight[given] ** 2, 0.5 * 9 + 0.5 * 7)
 
 
+def test_errors_of_steps_as_absolute_weights_are_refused() -> None:
+    with server(ids=True) as at, pytest.raises(ValueError, match="absolute: expected False"):
+        at.update_priority([1], [1], np.ones((1, 4)), absolute=True)
+
+
 def test_client_of_another_shape_is_refused_by_layout() -> None:
     other = dict(SHAPE, burn_in=2)
     with server() as at, server(sequences=other) as elsewhere, client(elsewhere) as actor:
@@ -169,6 +174,17 @@ def test_server_refuses_sequences_that_are_not_valid(
 ) -> None:
     with pytest.raises(kind, match=text):
         server(sequences=sequences)
+
+
+def test_server_refuses_n_step_returns_that_end_behind_its_sequences() -> None:
+    with pytest.raises(ValueError, match="after: expected at least multi_step=1 with nstep=True"):
+        server(sequences={"length": 4}, nstep=True)
+    with server(nstep=True) as at, client(at) as actor:
+        for memory in (at.rem, actor.rem):
+            with pytest.raises(ValueError, match=r"after: .*multi_step=3 with nstep=True, got 2"):
+                memory.multi_step = 3
+            assert memory.multi_step == 1
+            memory.multi_step = 2
 
 
 def test_mask_for_a_server_of_transitions_is_refused() -> None:

@@ -51,7 +51,11 @@ from cogrs.replay.batch import (
 from cogrs.replay.entry import Entry
 from cogrs.replay.recorder import Recorder
 from cogrs.replay.sequence_batch import (
+    CountedSequences,
+    CountedWeightedSequences,
     IdSequenceBatch,
+    NStepCountedSequences,
+    NStepCountedWeightedSequences,
     NStepIdSequenceBatch,
     NStepSequenceBatch,
     NStepSequences,
@@ -101,7 +105,9 @@ __all__ = [
     "Bind",
     "Conn",
     "CountedSample",
+    "CountedSequences",
     "CountedWeightedSample",
+    "CountedWeightedSequences",
     "Entry",
     "Episode",
     "IdBatch",
@@ -111,7 +117,9 @@ __all__ = [
     "MemoryStats",
     "NStepBatch",
     "NStepCountedSample",
+    "NStepCountedSequences",
     "NStepCountedWeightedSample",
+    "NStepCountedWeightedSequences",
     "NStepIdBatch",
     "NStepIdSequenceBatch",
     "NStepSample",

@@ -6,6 +6,8 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cogrs._core import RateLimiter
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    import numpy as np
-
 _CHAIN = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     f"{{{CONFIG_DEPTH}}}"
@@ -30,7 +30,7 @@ _CHAIN = re.compile(
 """A key of too many parts: tomllib keeps all prefixes of a key, memory of their square."""
 
 _LOOPBACK = "tcp://127.0.0.1:*"
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure")
+_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure", "recurrent_period")
 _LISTS = ("allow", "allow_samplers")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
 _TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile")
@@ -47,8 +47,9 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
 
     Its keys are the arguments of `ReplayMemoryServer` and of `start`; `templates` is a table with a
     `dtype` and a `shape` for each field of an entry, `settings` one of properties of the memory,
-    `limiter` one of the arguments of `RateLimiter`, or of `min_size` or `queue` alone; `logfile` is
-    a file that lines are appended to. Paths are relative to the file.
+    `limiter` one of the arguments of `RateLimiter`, or of `min_size` or `queue` alone; `sequences`
+    one of those of `ReplayMemory.sample_sequences`; `recurrent` has a `dtype` and a `shape`, and is
+    0 before step 0; `logfile` is a file that lines are appended to. Paths are relative to the file.
 
     Raises:
         TypeError: `path` is not a path.
@@ -73,7 +74,7 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
 
 
 def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
-    _check_names("", given, (*_TOP, "templates", "settings", "limiter"))
+    _check_names("", given, (*_TOP, "templates", "settings", "limiter", "sequences", "recurrent"))
     settings = _table(given, "settings")
     _check_names("settings.", settings, (*SETTINGS, "fields"))
     if {"fields", "cache_flags"} <= settings.keys():
@@ -102,6 +103,8 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
         allow=_allow(given, "allow", folder),
         allow_samplers=_allow(given, "allow_samplers", folder),
         limiter=_limiter(given),
+        sequences=_table(given, "sequences") if "sequences" in given else None,
+        recurrent=_recurrent(given),
         **options,
     )
     try:
@@ -125,6 +128,13 @@ def _template(name: str, given: object) -> np.ndarray[Any, Any]:
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
         raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
     return template_of(name, text, shape)
+
+
+def _recurrent(given: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    if "recurrent" not in given:
+        return None
+    template = _template("recurrent", given["recurrent"])
+    return np.broadcast_to(np.zeros((), template.dtype), template.shape)
 
 
 def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:

@@ -79,6 +79,9 @@ class Priorities(NamedTuple):
         if mask is not None or (given.ndim == 2 and sequences is not None):
             if sequences is None:
                 raise ValueError("mask: expected None, as the server's caches hold no sequences")
+            if absolute:
+                got = "errors of the steps of sequences"
+                raise ValueError(f"absolute: expected False with them, got {got}")
             counted, given = sequences.mixed(given, mask, len(rows))
             if senders.shape == rows.shape:
                 rows, senders = rows[counted], senders[counted]

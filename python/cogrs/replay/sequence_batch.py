@@ -123,6 +123,84 @@ class NStepWeightedSequences(NamedTuple):
     importance_weight: npt.NDArray[np.float32]
 
 
+class CountedSequences(NamedTuple):
+    """`Sequences` of a memory with `max_times_sampled`.
+
+    Fields:
+        times_sampled: How often the sequence was given, this time included, uint32 (n,).
+    """
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    probability: npt.NDArray[np.float64]
+    times_sampled: npt.NDArray[np.uint32]
+
+
+class NStepCountedSequences(NamedTuple):
+    """`NStepSequences` with the counts of `CountedSequences`."""
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    probability: npt.NDArray[np.float64]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    times_sampled: npt.NDArray[np.uint32]
+
+
+class CountedWeightedSequences(NamedTuple):
+    """`WeightedSequences` with the counts of `CountedSequences`."""
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    probability: npt.NDArray[np.float64]
+    times_sampled: npt.NDArray[np.uint32]
+    importance_weight: npt.NDArray[np.float32]
+
+
+class NStepCountedWeightedSequences(NamedTuple):
+    """`NStepWeightedSequences` with the counts of `CountedSequences`."""
+
+    steps: Entry
+    valid: npt.NDArray[np.bool_]
+    learn: npt.NDArray[np.bool_]
+    is_first: npt.NDArray[np.bool_]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    recurrent: npt.NDArray[Any]
+    id: npt.NDArray[np.uint64]
+    anchor_id: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.float32]
+    probability: npt.NDArray[np.float64]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    times_sampled: npt.NDArray[np.uint32]
+    importance_weight: npt.NDArray[np.float32]
+
+
 class SequenceBatch(NamedTuple):
     """Sequences out of caches, as of `get_batch` of a server with `sequences`: see `Sequences`."""
 

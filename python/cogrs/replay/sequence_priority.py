@@ -66,12 +66,12 @@ def learned_steps(memory: ReplayMemory) -> int:
     return 1 if sequences is None else int(sequences["length"])
 
 
-def set_sequences(memory: ReplayMemory, given: Mapping[str, Any]) -> None:
-    """Make the caches of a memory hold sequences.
+def set_sequences(memory: ReplayMemory, given: Mapping[str, Any], *, nstep: bool) -> None:
+    """Make the caches of a memory hold sequences, with `nstep` also their n-step returns.
 
     Raises:
         TypeError, ValueError: `given` does not name arguments of `sample_sequences`, or one of them
-            is out of range.
+            is out of range; or `after` is below `multi_step` with `nstep`.
     """
     if not hasattr(given, "keys"):
         raise TypeError(f"sequences: expected a dict, got {type(given).__name__}")
@@ -81,4 +81,4 @@ def set_sequences(memory: ReplayMemory, given: Mapping[str, Any]) -> None:
             raise ValueError(f"sequences: expected {', '.join(names)}, got {name!r}")
     if "length" not in given:
         raise ValueError("sequences: expected a length, got none")
-    set_cache_sequences(memory, **given)
+    set_cache_sequences(memory, **given, nstep=nstep)

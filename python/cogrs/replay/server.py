@@ -121,6 +121,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
                 those of `ReplayMemory.sample(nstep_return=True)`.
             sequences: `length`, `burn_in`, `after`, `period`, `border` of
                 `ReplayMemory.sample_sequences`: the rows of caches and batches are such sequences.
+                With `nstep`, `after` has to be at least `multi_step`, now and when that is set.
             recurrent: As of `ReplayMemory`, for the memories of clients too.
             recurrent_period: As of `ReplayMemory`.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
@@ -158,10 +159,10 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         states: Any = {"recurrent": recurrent, "recurrent_period": recurrent_period}
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **states)
-        if sequences is not None:
-            set_sequences(self._rem, sequences)
         self._ids = check_flag("ids", ids)
-        check_flag("nstep", nstep)
+        nstep = check_flag("nstep", nstep)
+        if sequences is not None:
+            set_sequences(self._rem, sequences, nstep=nstep)
         period = check_timeout("log_seconds", log_seconds, above=True)
         if limiter is not None:
             check_kind("limiter", limiter, RateLimiter, "a RateLimiter or None")
@@ -323,7 +324,9 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, or its weight; finite and >= 0, (B,).
             absolute: Whether the priority is the weight, as of `ReplayMemory.update_priority`.
-            mask: Which errors of the steps of sequences, a priority of shape (B, steps), count.
+            mask: Which errors of the steps of sequences, a priority of shape (B, steps), count. If
+                None, all of `length` columns: of episodes shorter than `length`, whose ends only
+                clients know, also those behind the end.
 
         Raises:
             TypeError, ValueError: An argument has the wrong type, lengths differ, or a number is

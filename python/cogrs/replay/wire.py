@@ -189,7 +189,8 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
         if sizes.HasField("sequences"):
             given = sizes.sequences
             set_cache_sequences(
-                made, given.length, given.burn_in, given.after, given.period, given.border
+                *(made, given.length, given.burn_in, given.after, given.period, given.border),
+                nstep=sizes.nstep,
             )
         for name, setting in settings_of(sizes).items():
             setattr(made, name, setting)

@@ -8,6 +8,7 @@ use crate::python::batch::{Outcome, arrays};
 use crate::python::batch_kind::BatchKind;
 use crate::python::block::BatchMemory;
 use crate::python::cache_plan::CachePlan;
+use crate::python::cache_sequences::CacheSequences;
 use crate::python::memory::ReplayMemory;
 use crate::python::sequences::ShapeArgs;
 
@@ -87,8 +88,9 @@ pub fn cache_layout(
 
 #[doc = stub_doc!(set_cache_sequences)]
 #[pyfunction]
-#[pyo3(signature = (memory, length, burn_in=None, after=None, period=None, border=None),
-       text_signature = "(memory, length, burn_in=0, after=0, period=1, border='clip')")]
+#[pyo3(signature = (memory, length, burn_in=None, after=None, period=None, border=None, *,
+                    nstep=false),
+       text_signature = "(memory, length, burn_in=0, after=0, period=1, border='clip', *, nstep=False)")]
 pub fn set_cache_sequences(
     memory: &Bound<'_, ReplayMemory>,
     length: &Bound<'_, PyAny>,
@@ -96,10 +98,14 @@ pub fn set_cache_sequences(
     after: Option<&Bound<'_, PyAny>>,
     period: Option<&Bound<'_, PyAny>>,
     border: Option<&Bound<'_, PyAny>>,
+    nstep: bool,
 ) -> PyResult<()> {
     let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
+    let handle = &memory.get().handle;
+    let sequences = CacheSequences { shape, nstep };
+    sequences.check(&handle.settings())?;
     let again = |_| Error::State("the sequences of this memory's caches are set already".into());
-    Ok(memory.get().handle.cache_sequences.set(shape).map_err(again)?)
+    Ok(handle.cache_sequences.set(sequences).map_err(again)?)
 }
 
 #[doc = stub_doc!(cache_sequences)]
@@ -107,7 +113,9 @@ pub fn set_cache_sequences(
 pub fn cache_sequences<'py>(
     memory: &Bound<'py, ReplayMemory>,
 ) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let Some(shape) = memory.get().handle.cache_sequences.get() else { return Ok(None) };
+    let Some(CacheSequences { shape, .. }) = memory.get().handle.cache_sequences.get() else {
+        return Ok(None);
+    };
     let dict = PyDict::new(memory.py());
     dict.set_item("length", shape.length)?;
     dict.set_item("burn_in", shape.burn_in)?;

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::python::batch::{Outcome, arrays, draw_into, transitions};
 use crate::python::batch_kind::{BatchColumn, BatchKind};
 use crate::python::batch_plan::{BatchLayout, BatchPlan};
+use crate::python::cache_sequences::CacheSequences;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::{ArrayPlan, OutArrays};
 use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan, SequenceRow};
@@ -34,7 +35,7 @@ impl CachePlan {
         kind: BatchKind,
         rows: usize,
     ) -> Result<Self> {
-        let Some(&shape) = handle.cache_sequences.get() else {
+        let Some(&CacheSequences { shape, .. }) = handle.cache_sequences.get() else {
             return Ok(Self::Transitions(BatchPlan::new(handle.spec(), settings, kind, rows)?));
         };
         let (row, nstep) = match kind {
@@ -43,7 +44,7 @@ impl CachePlan {
                 (SequenceRow::Cache, nstep)
             }
         };
-        let kind = SequenceKind { row, nstep, importance: None };
+        let kind = SequenceKind { row, nstep, importance: None, counted: false };
         Ok(Self::Sequences(SequencePlan::new(handle, settings, kind, shape, rows)?))
     }
 
@@ -100,10 +101,10 @@ impl CachePlan {
 
     /// The layout of caches, for comparison: the cache flags, or a number of the sequences' shape; and `frame_stack`.
     pub fn sent_layout(handle: &MemoryHandle, settings: &Settings) -> (u32, usize) {
-        let shape = handle.cache_sequences.get();
-        let flags = shape.map_or_else(
+        let sequences = handle.cache_sequences.get();
+        let flags = sequences.map_or_else(
             || sent_flags(settings),
-            |shape| shape.number(handle.recurrent.as_ref().map(Template::spec)),
+            |sequences| sequences.shape.number(handle.recurrent.as_ref().map(Template::spec)),
         );
         (flags, settings.frame_stack)
     }

@@ -290,7 +290,7 @@ impl ReplayMemory {
         let importance = ImportanceOptions::of(beta, normalize)?;
         let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
         let row = SequenceRow::Sample;
-        let kind = SequenceKind { row, nstep: nstep_return, importance };
+        let kind = SequenceKind { row, nstep: nstep_return, importance, counted: false };
         let wait = self.handle.patience(wait)?;
         let args = DrawArgs { view: None, rows: count, sampler, wait, out };
         sequences::draw(py, &self.handle, kind, shape, &args)

@@ -12,13 +12,13 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
+use crate::python::cache_sequences::CacheSequences;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::python::wait::{Wait, WaitTimes};
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{LimiterCounts, RateLimiter};
 use crate::replay::sampler::Sampler;
-use crate::replay::sequence_window::SequenceShape;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -37,7 +37,7 @@ pub struct MemoryHandle {
     pub recurrent: Option<Template>,
     recurrent_period: usize,
     /// The sequences that caches hold; transitions where it is not set.
-    pub cache_sequences: OnceLock<SequenceShape>,
+    pub cache_sequences: OnceLock<CacheSequences>,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
     /// The rate limiter, which never changes.
@@ -142,6 +142,9 @@ impl MemoryHandle {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             settings.check()?;
+            if let Some(sequences) = self.cache_sequences.get() {
+                sequences.check(&settings)?;
+            }
             memory.set_settings(settings)?;
             self.show_settings(memory);
             self.changed.notify_all();

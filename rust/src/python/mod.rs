@@ -15,7 +15,7 @@
 //! | `RateLimiter` | `rate_limiter` |
 //! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
-//! | what the rows of caches are | `cache_plan` |
+//! | what the rows of caches are; the sequences among them | `cache_plan`; `cache_sequences` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
 //! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
@@ -59,6 +59,7 @@ mod batch_plan;
 mod block;
 mod cache;
 mod cache_plan;
+mod cache_sequences;
 mod cache_store;
 mod close_args;
 mod context;

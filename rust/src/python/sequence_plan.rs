@@ -10,6 +10,7 @@ use crate::available_memory::available_memory;
 use crate::error::{Error, Result};
 use crate::python::batch_kind::{BatchClass, ImportanceOptions};
 use crate::python::batch_plan::BatchLayout;
+use crate::python::cache_sequences::check_after;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::out_arrays::ArrayPlan;
 use crate::replay::sequence_window::SequenceShape;
@@ -37,6 +38,8 @@ pub struct SequenceKind {
     pub row: SequenceRow,
     pub nstep: bool,
     pub importance: Option<ImportanceOptions>,
+    /// Whether it has the counts of draws under a limit.
+    pub counted: bool,
 }
 
 /// One of the arrays that follow the fields of the steps.
@@ -56,6 +59,8 @@ pub enum SequenceColumn {
     Probability,
     NStepReturn,
     NStepDiscount,
+    /// How often the sequence has been drawn under a limit.
+    TimesSampled,
     ImportanceWeight,
 }
 
@@ -75,15 +80,19 @@ const COLUMNS: [SequenceColumn; 9] = [
 impl SequenceKind {
     /// The columns, in order.
     pub fn columns(self) -> impl Iterator<Item = SequenceColumn> {
-        use SequenceColumn::{ImportanceWeight, NStepDiscount, NStepReturn, Probability, Sender};
+        use SequenceColumn::{
+            ImportanceWeight, NStepDiscount, NStepReturn, Probability, Sender, TimesSampled,
+        };
         let of_row = match self.row {
             SequenceRow::Sample => Some(Probability),
             SequenceRow::Batch { ids: true } => Some(Sender),
             SequenceRow::Batch { ids: false } | SequenceRow::Cache => None,
         };
         let nstep = self.nstep.then_some([NStepReturn, NStepDiscount]);
+        let counted = self.counted.then_some(TimesSampled);
         let importance = self.importance.map(|_| ImportanceWeight);
-        COLUMNS.into_iter().chain(of_row).chain(nstep.into_iter().flatten()).chain(importance)
+        let given = nstep.into_iter().flatten().chain(counted).chain(importance);
+        COLUMNS.into_iter().chain(of_row).chain(given)
     }
 
     pub fn class(self) -> &'static BatchClass {
@@ -94,19 +103,21 @@ impl SequenceKind {
                 &CLASS
             }};
         }
-        match (self.nstep, self.importance) {
-            (false, _) if self.row == SequenceRow::Batch { ids: true } => {
-                class!("IdSequenceBatch")
+        match (self.row, self.nstep, self.counted, self.importance.is_some()) {
+            (SequenceRow::Batch { ids: true }, false, ..) => class!("IdSequenceBatch"),
+            (SequenceRow::Batch { ids: true }, true, ..) => class!("NStepIdSequenceBatch"),
+            (SequenceRow::Batch { .. } | SequenceRow::Cache, false, ..) => class!("SequenceBatch"),
+            (SequenceRow::Batch { .. } | SequenceRow::Cache, true, ..) => {
+                class!("NStepSequenceBatch")
             }
-            (true, _) if self.row == SequenceRow::Batch { ids: true } => {
-                class!("NStepIdSequenceBatch")
-            }
-            (false, _) if self.row != SequenceRow::Sample => class!("SequenceBatch"),
-            (true, _) if self.row != SequenceRow::Sample => class!("NStepSequenceBatch"),
-            (false, None) => class!("Sequences"),
-            (true, None) => class!("NStepSequences"),
-            (false, Some(_)) => class!("WeightedSequences"),
-            (true, Some(_)) => class!("NStepWeightedSequences"),
+            (SequenceRow::Sample, false, false, false) => class!("Sequences"),
+            (SequenceRow::Sample, true, false, false) => class!("NStepSequences"),
+            (SequenceRow::Sample, false, false, true) => class!("WeightedSequences"),
+            (SequenceRow::Sample, true, false, true) => class!("NStepWeightedSequences"),
+            (SequenceRow::Sample, false, true, false) => class!("CountedSequences"),
+            (SequenceRow::Sample, true, true, false) => class!("NStepCountedSequences"),
+            (SequenceRow::Sample, false, true, true) => class!("CountedWeightedSequences"),
+            (SequenceRow::Sample, true, true, true) => class!("NStepCountedWeightedSequences"),
         }
     }
 }
@@ -139,6 +150,7 @@ impl SequenceColumn {
             Self::Probability => of::<f64>("probability", false),
             Self::NStepReturn => of::<f32>("nstep_return", true),
             Self::NStepDiscount => of::<f32>("nstep_discount", true),
+            Self::TimesSampled => of::<u32>("times_sampled", false),
             Self::ImportanceWeight => of::<f32>("importance_weight", false),
         }
     }
@@ -199,6 +211,11 @@ impl SequencePlan {
             )));
         }
         Ok(plan)
+    }
+
+    /// Checks that n-step returns end inside of the sequences; [`Error::Value`] otherwise.
+    pub fn check_after(&self, settings: &Settings) -> Result<()> {
+        check_after(self.kind.nstep, &self.shape, settings, "nstep_return=True")
     }
 
     pub fn dtypes<'py>(

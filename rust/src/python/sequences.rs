@@ -10,7 +10,7 @@ use crate::python::exit::call_python;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::memory_wait::{Attempt, Shortage};
 use crate::python::out_arrays::OutArrays;
-use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan};
+use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan, SequenceRow};
 use crate::python::setting_value::named;
 use crate::python::wait::Side;
 use crate::replay::corrections::UPDATE_BYTES_PER_ID;
@@ -61,15 +61,13 @@ pub(super) fn draw_into(
     plan: &SequencePlan,
     parts: &mut [&mut [u8]],
 ) -> Result<Outcome<SequenceDraws>> {
-    if !memory.settings().has_layout_of(&plan.settings) {
+    let settings = memory.settings();
+    let counted = plan.kind.row == SequenceRow::Sample && settings.max_times_sampled > 0;
+    if !settings.has_layout_of(&plan.settings) || plan.kind.counted != counted {
         return Ok(Outcome::OtherLayout);
     }
-    let steps = memory.settings().multi_step;
-    if plan.kind.nstep && plan.shape.after < steps {
-        let expected = format!("at least multi_step={steps} with nstep_return=True");
-        return Err(Error::value("after", expected, plan.shape.after));
-    }
-    let sampler = sampler.unwrap_or(memory.settings().sampler);
+    plan.check_after(settings)?;
+    let sampler = sampler.unwrap_or(settings.sampler);
     let draws = match memory.draw_sequences(sampler, plan.count, &plan.shape) {
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
         drawn => drawn?,
@@ -97,6 +95,7 @@ pub(super) fn draw_into(
                 let Some((_, discounts)) = columns.next() else { break };
                 memory.sequence_nstep(&draws, part, discounts);
             }
+            SequenceColumn::TimesSampled => copy_values(part, draws.times.iter().copied()),
             SequenceColumn::ImportanceWeight => {
                 copy_values(part, importance(memory, &draws, plan.kind)?.into_iter());
             }
@@ -113,7 +112,13 @@ fn importance(memory: &Memory, draws: &SequenceDraws, kind: SequenceKind) -> Res
     }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
-        Normalize::All => Largest::OfAll(f64::from(memory.min_sequence_weight())),
+        Normalize::All => {
+            let left = memory.min_sequence_weight();
+            // The batch may have used the smallest up.
+            let weights = draws.weights.iter().copied();
+            let smallest = weights.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
+            Largest::OfAll(f64::from(smallest))
+        }
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
     importance_weights(&weights, options.beta, draws.total, draws.sampleable as u64, largest)
@@ -135,7 +140,11 @@ pub fn draw<'py>(
         limiter.check_batch(samples as u64)?;
     }
     loop {
-        let plan = SequencePlan::new(handle, handle.settings(), kind, shape, rows)?;
+        let settings = handle.settings();
+        let kind = SequenceKind { counted: settings.max_times_sampled > 0, ..kind };
+        let plan = SequencePlan::new(handle, settings, kind, shape, rows)?;
+        // Before the wait too, which may be for ever.
+        plan.check_after(&plan.settings)?;
         let dtypes = plan.dtypes(py, handle);
         let draw = |parts: &mut [&mut [u8]]| {
             handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {

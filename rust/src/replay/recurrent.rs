@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::sequence_window::MAX_STEPS;
 use crate::spec::{FieldSpec, MAX_DIMS, shape_text};
 
 /// The recurrent state that a memory stores.
@@ -21,12 +22,16 @@ pub struct RecurrentSpec {
 }
 
 impl RecurrentSpec {
-    /// Checks the field. Fails with [`Error::Type`] for a dtype without a size.
+    /// Checks the field and the period. Fails with [`Error::Type`] for a dtype without a size.
     pub fn new(field: FieldSpec, initial: Vec<u8>, period: usize) -> Result<Self> {
         if field.itemsize == 0 || field.shape.len() > MAX_DIMS {
             let got = format!("{} {}", field.dtype, shape_text(&field.shape));
             let expected = format!("a dtype of fixed size and at most {MAX_DIMS} dimensions");
             return Err(Error::kind("recurrent", expected, got));
+        }
+        if !(1..=MAX_STEPS).contains(&period) {
+            let expected = format!("an integer in [1, {MAX_STEPS}]");
+            return Err(Error::value("recurrent_period", expected, period));
         }
         Ok(Self { field, initial, period })
     }
@@ -34,7 +39,7 @@ impl RecurrentSpec {
     /// Whether field, bytes and period fit together.
     pub(super) fn is_valid(&self) -> bool {
         let Self { field, initial, period } = self;
-        *period > 0
+        (1..=MAX_STEPS).contains(period)
             && field.itemsize > 0
             && field.shape.len() <= MAX_DIMS
             && field.checked_nbytes() == Some(initial.len())

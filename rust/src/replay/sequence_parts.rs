@@ -84,22 +84,11 @@ impl SequenceParts {
 impl Memory {
     fn anchor_record(&self) -> Option<AnchorRecord> {
         let anchors = self.anchors.as_ref()?;
-        let slots = self.anchor_slots();
-        let weights = slots.iter().map(|&slot| anchors.index.weight(slot)).collect();
-        let times = slots.iter().map(|&slot| anchors.index.times_sampled(slot));
+        let slots = self.slots_of(anchors);
+        let weights = slots.iter().map(|&slot| anchors.index.weight(slot as usize)).collect();
+        let times = slots.iter().map(|&slot| anchors.index.times_sampled(slot as usize));
         let times = if anchors.index.limit() > 0 { times.collect() } else { Vec::new() };
         Some(AnchorRecord { shape: anchors.shape, weights, times })
-    }
-
-    /// The slots of all anchors, by episode and step.
-    fn anchor_slots(&self) -> Vec<usize> {
-        let Some(anchors) = &self.anchors else { return Vec::new() };
-        let mut slots = Vec::new();
-        for episode in self.closed_episodes() {
-            let steps = anchors.shape.anchors(episode.length(), anchors.first);
-            slots.extend(steps.map(|step| episode.slot_of(step as u32)));
-        }
-        slots
     }
 
     fn restore_anchors(&mut self, record: &AnchorRecord) -> Result<bool> {
@@ -107,7 +96,7 @@ impl Memory {
             return Ok(false);
         }
         self.make_anchors(&record.shape)?;
-        let slots = self.anchor_slots();
+        let slots = self.anchors.as_deref().map_or_else(Vec::new, |made| self.slots_of(made));
         let limit = self.settings.max_times_sampled;
         let timed = if limit > 0 { slots.len() } else { 0 };
         let sound = record.weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0)
@@ -117,11 +106,11 @@ impl Memory {
         }
         let Some(anchors) = &mut self.anchors else { return Ok(true) };
         for (&slot, &times) in slots.iter().zip(&record.times) {
-            anchors.index.set_times_sampled(slot, times);
+            anchors.index.set_times_sampled(slot as usize, times);
         }
         for (&slot, &weight) in slots.iter().zip(&record.weights) {
-            let is_drawable = self.weights[slot].base > 0.0;
-            anchors.index.set_run(slot, std::iter::once(leaf(weight, is_drawable)));
+            let is_drawable = self.weights[slot as usize].base > 0.0;
+            anchors.index.set_run(slot as usize, std::iter::once(leaf(weight, is_drawable)));
         }
         Ok(true)
     }

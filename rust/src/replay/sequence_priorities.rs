@@ -101,14 +101,37 @@ impl Memory {
         }
     }
 
-    /// Forgets the anchors where the settings say that others may be drawn.
+    /// Forgets the anchors where the settings say that others may be drawn, and takes over the limit of draws.
     pub(super) fn check_anchors(&mut self) {
-        let first = self.settings.unpadded_stack() - 1;
+        let Some(mut anchors) = self.anchors.take() else { return };
         let limit = self.settings.max_times_sampled;
-        let fits = |anchors: &Anchors| anchors.first == first && anchors.index.limit() == limit;
-        if !self.anchors.as_deref().is_none_or(fits) {
-            self.anchors = None;
+        let is_changed = anchors.index.limit() != limit;
+        // Without memory for counts they are made anew by the next draw, which then says so.
+        if anchors.first != self.settings.unpadded_stack() - 1
+            || (is_changed && anchors.index.set_limit(limit).is_err())
+        {
+            return;
         }
+        if is_changed {
+            let slots = self.slots_of(&anchors);
+            let leaf_of = |&slot: &u32| {
+                let is_drawable = self.weights[slot as usize].base > 0.0;
+                leaf(anchors.index.weight(slot as usize), is_drawable)
+            };
+            let mut leaves: Vec<f32> = slots.iter().map(leaf_of).collect();
+            anchors.index.set_many(&slots, &mut leaves);
+        }
+        self.anchors = Some(anchors);
+    }
+
+    /// The slots of all anchors, by episode and step.
+    pub(super) fn slots_of(&self, anchors: &Anchors) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for episode in self.closed_episodes() {
+            let steps = anchors.shape.anchors(episode.length(), anchors.first);
+            slots.extend(steps.map(|step| episode.slot_of(step as u32) as u32));
+        }
+        slots
     }
 
     /// Computes the weights of sequences from new errors of the steps that they learn from: the initial weight times

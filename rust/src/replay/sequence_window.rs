@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::spec::FieldSpec;
 
 /// Steps of a sequence at most.
-const MAX_STEPS: usize = u32::MAX as usize >> 1;
+pub const MAX_STEPS: usize = u32::MAX as usize >> 1;
 
 /// The rule for windows that do not lie in their episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -38,6 +38,8 @@ pub struct SequenceDraws {
     pub weights: Vec<f32>,
     /// Probability of each anchor.
     pub probabilities: Vec<f64>,
+    /// How often each has been drawn with this time; empty without a limit.
+    pub times: Vec<u32>,
     /// The sampler that they were drawn by.
     pub sampler: Sampler,
     /// Anchors that could be drawn before the draw.
@@ -102,7 +104,7 @@ impl Memory {
         let age = self.age.as_ref().unwrap_or(&none);
         let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
         let drawn = index.draw(sampler, count, &closed, &mut self.rng)?;
-        let Drawn { slots, .. } = drawn.map_err(|TooFew(have)| {
+        let Drawn { slots, times } = drawn.map_err(|TooFew(have)| {
             Error::TooFew(format!(
                 "too few sequences for sampler='{sampler}': need {count}, have {have}"
             ))
@@ -117,6 +119,7 @@ impl Memory {
             sequences,
             weights,
             probabilities,
+            times,
             sampler,
             drawable,
             sampleable,

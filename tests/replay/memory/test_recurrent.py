@@ -125,6 +125,7 @@ def test_state_may_have_any_dtype_and_shape(template: Any) -> None:
     [
         ({"recurrent": np.array([object()])}, TypeError, "recurrent: expected"),
         ({"recurrent": INITIAL, "recurrent_period": 0}, ValueError, "recurrent_period: expected"),
+        ({"recurrent": INITIAL, "recurrent_period": 2**31}, ValueError, "got 2147483648"),
         ({"recurrent_period": True}, TypeError, "recurrent_period: expected an integer"),
         ({"sequence_eta": 1.5}, ValueError, r"sequence_eta: expected a number in \[0, 1\]"),
     ],

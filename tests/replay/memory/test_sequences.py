@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cogrs import importance_weights
+from cogrs import RateLimiter, importance_weights
 from cogrs.replay import NStepSequences, NStepWeightedSequences, Sequences, WeightedSequences
 from tests.replay.sequence_steps import episode, memory
 
@@ -278,10 +278,15 @@ def test_priorities_of_sequences_of_another_shape_are_refused() -> None:
 
 
 def test_memory_whose_sequences_were_all_given_names_the_limit() -> None:
-    rem = memory(max_times_sampled=1) if hasattr(memory(), "max_times_sampled") else None
-    if rem is None:
-        pytest.skip("this build has no max_times_sampled")
+    rem = memory(max_times_sampled=1)
     episode(rem, 8)
     assert len(rem.sample_sequences(2, 4, period=4, sampler="fifo").anchor_id) == 2
     with pytest.raises(RuntimeError, match="max_times_sampled=1"):
         rem.sample_sequences(1, 4, period=4, sampler="fifo")
+
+
+def test_too_few_steps_after_the_learned_ones_are_refused_before_a_wait() -> None:
+    rem = memory(limiter=RateLimiter.min_size(50))
+    episode(rem, 12)
+    with pytest.raises(ValueError, match="after: expected at least multi_step=1"):
+        rem.sample_sequences(2, 4, nstep_return=True, wait=0.1)
