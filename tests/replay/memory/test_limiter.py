@@ -258,6 +258,19 @@ def test_queue_and_stack_give_each_entry_once(sampler: str) -> None:
         rem.sample(1, wait=0)
 
 
+def test_draws_of_a_view_count_as_samples_and_never_as_removed() -> None:
+    rem = limited(RateLimiter.min_size(1), sampler="fifo", max_times_sampled=2)
+    view = rem.view("other", sampler="uniform", max_times_sampled=2)
+    add_uniform(rem, 5, final_state=0)
+    view.sample(8)
+    assert counts(rem) == (5, 8, 0)
+    for _ in range(2):
+        rem.sample(3)
+    assert counts(rem) == (5, 14, 3)
+    view.sample(2)
+    assert counts(rem) == (5, 16, 3)
+
+
 def test_figures_have_the_ratio_reached_and_seconds_waited() -> None:
     rem = limited(RateLimiter(2.0, 2, 4.0))
     with pytest.raises(TimeoutError, match=r"waited 0\.1 s: the rate"):
