@@ -86,7 +86,11 @@ pub(super) fn draw_into(
     Ok(Some(draws))
 }
 
-fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Result<Vec<f32>> {
+pub(super) fn importance(
+    memory: &Memory,
+    draws: &Draws,
+    options: ImportanceOptions,
+) -> Result<Vec<f32>> {
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
         Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),

@@ -99,7 +99,8 @@ impl Memory {
                 continue;
             };
             let episode = &self.episodes[index as usize];
-            if episode.ending.is_some() && (step as usize) < episode.actions() {
+            let drawn = episode.ending.is_some() || episode.growing;
+            if drawn && (step as usize) < episode.actions() {
                 let inside = self.interior(episode).contains(&(step as usize));
                 let slot = episode.slot_of(step) as u32;
                 updates.push(PriorityUpdate { slot, inside, priority });

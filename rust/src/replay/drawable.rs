@@ -47,9 +47,11 @@ impl Memory {
 
     /// Sets each leaf of the tree to its entry's weight, or to 0 outside the present borders.
     pub(super) fn mask_borders(&mut self) {
-        self.drawable = self.closed_episodes().map(|episode| self.count_drawable(episode)).sum();
-        for &index in &self.closed {
+        let drawn: Vec<u32> = self.closed.iter().copied().chain(self.growing()).collect();
+        self.drawable = 0;
+        for index in drawn {
             let episode = &self.episodes[index as usize];
+            self.drawable += self.count_drawable(episode);
             let inside = self.interior(episode);
             for extent in episode.extents() {
                 let slots = extent.run.start as usize..extent.run.end() as usize;
@@ -60,6 +62,18 @@ impl Memory {
                 });
                 self.tree.set_run(slots.start, masked);
             }
+        }
+    }
+
+    /// Takes the steps of an open episode that is dropped out of the draws.
+    pub(super) fn stop_drawing(&mut self, index: u32) {
+        let episode = &self.episodes[index as usize];
+        if !episode.growing {
+            return;
+        }
+        self.drawable -= self.count_drawable(episode);
+        for slots in episode.pieces() {
+            self.tree.set_run(slots.start, std::iter::repeat_n(0.0, slots.len()));
         }
     }
 

@@ -10,6 +10,8 @@
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
+//! | how steps of open episodes can be drawn | [`growing`] |
+//! | how steps of several environments become such episodes | [`transition_writer`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
 //! | how a learner corrects samples | [`importance`] |
@@ -58,6 +60,7 @@ mod eviction;
 pub(crate) mod finite;
 mod footprint;
 mod free_slots;
+pub mod growing;
 pub mod importance;
 pub mod mapped_array;
 pub mod memory;
@@ -69,3 +72,4 @@ pub mod settings;
 mod storage;
 pub mod sum_tree;
 pub mod transition;
+pub mod transition_writer;
