@@ -216,9 +216,8 @@ class ReplayBuffer(_ReplayBuffer):
         if self._writer is None or not self.size():
             raise ValueError("sample: expected a buffer with steps, got an empty one")
         beta = self.beta if self.sampler == "prioritized" else None
-        obs, actions, next_obs, dones, rewards, discounts, *more = self._writer.sample(
-            batch_size, beta=beta
-        )
+        drawn: tuple[Any, ...] = self._writer.sample(batch_size, beta=beta)
+        obs, actions, next_obs, dones, rewards, discounts, *more = drawn
         tensor = torch.from_numpy if self.device.type == "cpu" else self._tensor
         if self._by_key or env is not None:
             obs, next_obs = self._shown(obs, env), self._shown(next_obs, env)

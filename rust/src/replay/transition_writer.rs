@@ -192,7 +192,7 @@ impl TransitionWriter {
                 memory.grow(last.growing, GrowingStep { init_w: 0.0, ..step })?;
                 last.left -= 1;
                 if last.left == 0 {
-                    finish(memory, &mut stream.last, false)?;
+                    finish(memory, &mut stream.last, done && !truncated)?;
                 }
             }
             if stream.piece.is_none() {

@@ -13,3 +13,4 @@ mod model;
 mod pair;
 mod returns;
 mod sum_tree;
+mod transitions;
