@@ -845,7 +845,8 @@ class TransitionWriter:
                 that an episode was truncated.
 
         Returns:
-            False, and nothing is added, where frames of `obs` and `next_obs` do not overlap.
+            False, and nothing is added, where frames of `obs` and `next_obs` do not overlap. Where
+            an episode terminated they need not: only the newest frame of `next_obs` is kept.
 
         Raises:
             ValueError: A shape differs, or a reward is not finite.

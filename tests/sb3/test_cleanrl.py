@@ -16,7 +16,7 @@ FIELDS = "observations", "next_observations", "actions", "rewards", "dones"
 
 
 def cartpole() -> gymnasium.Env[Any, Any]:
-    env = gymnasium.make("CartPole-v1", max_episode_steps=15)
+    env = gymnasium.make("CartPole-v1", max_episode_steps=22)
     return gymnasium.wrappers.RecordEpisodeStatistics(env)
 
 
@@ -35,10 +35,10 @@ def buffer_of(kind: Any, envs: Any, num_envs: int) -> Any:
 def test_loop_of_dqn_fills_our_buffer_and_theirs_alike(num_envs: int) -> None:
     envs = SyncVectorEnv([cartpole] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
     ours, theirs = (buffer_of(kind, envs, num_envs) for kind in (ReplayBuffer, TheirBuffer))
-    envs.action_space.seed(0)
+    envs.single_action_space.seed(0)
     obs, _ = envs.reset(seed=1)
     ends = set()
-    for _ in range(120):
+    for _ in range(300):
         actions = np.array([envs.single_action_space.sample() for _ in range(num_envs)])
         next_obs, rewards, terminations, truncations, infos = envs.step(actions)
         real_next_obs = next_obs.copy()
@@ -113,3 +113,29 @@ def test_loop_of_ppo_runs_on_our_environments_and_logs_episodes() -> None:
     assert sum(logged) <= rewards.sum()
     assert dones.sum() > 0
     envs.close()
+
+
+def test_loop_of_dqn_atari_stores_frames_once() -> None:
+    # There `next_obs` of a step that terminated is the first observation of the next episode.
+    space = gymnasium.spaces.Box(0, 255, (4, 8, 8), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+    options: dict[str, Any] = {"optimize_memory_usage": True, "handle_timeout_termination": False}
+    ours: Any = ReplayBuffer(200, space, action_space, "cpu", **options)
+    rng = np.random.default_rng(0)
+    obs = np.zeros((1, 4, 8, 8), np.uint8)
+    rows = []
+    for step in range(120):
+        frame = rng.integers(1, 255, (1, 1, 8, 8), np.uint8)
+        terminated = np.array([step % 11 == 10])
+        first = np.repeat(frame, 4, axis=1)
+        next_obs = first if terminated[0] else np.concatenate([obs[:, 1:], frame], axis=1)
+        row = obs, next_obs, np.array([step % 2]), np.array([1.0]), terminated
+        ours.add(*row, {})
+        rows.append(row)
+        obs = next_obs
+    assert ours.memory.frame_stack == 4
+    np.testing.assert_array_equal(ours.observations[:120], [row[0] for row in rows])
+    for shown, row in zip(ours.next_observations[:120], rows, strict=True):
+        newest = slice(3 if row[4][0] else 0, 4)
+        np.testing.assert_array_equal(shown[:, newest], row[1][:, newest])
+    np.testing.assert_array_equal(ours.dones[:120], [row[4] for row in rows])

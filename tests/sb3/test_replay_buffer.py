@@ -66,7 +66,7 @@ def equal(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("actions", ACTIONS)
-def test_buffer_holds_what_that_of_stable_baselines3_holds_field_by_field(
+def test_buffer_holds_the_steps_of_the_buffer_of_stable_baselines3_field_by_field(
     space: str, actions: str, num_envs: int
 ) -> None:
     kinds = SPACES[space], ACTIONS[actions]
@@ -88,7 +88,7 @@ def test_buffer_holds_what_that_of_stable_baselines3_holds_field_by_field(
             assert part[key].shape == like[key].shape
 
 
-def test_step_is_drawn_as_soon_as_it_was_added() -> None:
+def test_step_is_drawn_as_soon_as_added() -> None:
     buffer = made(100)
     for added, step in enumerate(rollout(30, end=0.0), 1):
         buffer.add(*step)
@@ -133,7 +133,7 @@ def test_draws_are_uniform_over_steps_of_open_and_closed_episodes() -> None:
 
 @pytest.mark.parametrize("num_envs", [1, 2])
 @pytest.mark.parametrize("n_step", [2, 5])
-def test_n_step_rows_are_those_of_the_buffer_of_stable_baselines3(
+def test_n_step_rows_equal_the_rows_of_the_buffer_of_stable_baselines3(
     n_step: int, num_envs: int
 ) -> None:
     # Without gaps, which that buffer does not see; and more steps than a piece of an episode has.
@@ -221,7 +221,7 @@ def test_images_take_a_fifth_of_the_memory_of_the_buffer_of_stable_baselines3() 
     assert sum(part.nbytes for part in parts) > 5 * ours.memory.nbytes
 
 
-def test_stack_that_was_seen_too_soon_is_taken_apart_again() -> None:
+def test_stack_of_frames_seen_too_soon_is_taken_apart_again() -> None:
     # Black images are a stack of any number of frames.
     space = spaces.Box(0, 255, (6, 4, 4), np.uint8)
     ours = made(100, 2, space, optimize_memory_usage=True)
@@ -240,7 +240,7 @@ def test_stack_that_was_seen_too_soon_is_taken_apart_again() -> None:
 
 @pytest.mark.parametrize("optimize", [False, True])
 @pytest.mark.parametrize("space", ["box", "dict"])
-def test_buffer_that_was_pickled_goes_on_where_it_was(space: str, optimize: bool) -> None:
+def test_pickled_buffer_holds_the_same_steps_and_takes_more(space: str, optimize: bool) -> None:
     steps = list(rollout(60, 2, space=SPACES[space]))
     one = made(100, 2, SPACES[space], n_step=3, optimize_memory_usage=optimize)
     for step in steps[:30]:
@@ -264,7 +264,7 @@ def test_pickle_of_an_empty_buffer_can_be_filled() -> None:
     assert len(rows_of(buffer.sample(100))) == 5
 
 
-def test_same_seed_draws_the_same_rows_and_numpy_generator_stays_as_it_was() -> None:
+def test_same_seed_draws_the_same_rows_and_leaves_the_generator_of_numpy_alone() -> None:
     drawn = []
     for _ in range(2):
         np.random.seed(5)
@@ -289,7 +289,7 @@ def test_reset_drops_all_steps() -> None:
     assert len(rows_of(buffer.sample(100))) == 3
 
 
-def test_prioritized_draws_follow_the_errors_that_were_sent_back() -> None:
+def test_prioritized_draws_follow_the_errors_sent_back() -> None:
     buffer = made(50, sampler="prioritized", alpha=1.0, priority_epsilon=0.0)
     for step in rollout(20):
         buffer.add(*step)

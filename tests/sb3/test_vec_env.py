@@ -75,7 +75,7 @@ def equal(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("by_key", [False, True])
-def test_environments_give_what_those_of_dummy_vec_env_give(by_key: bool) -> None:
+def test_environments_give_the_results_of_dummy_vec_env(by_key: bool) -> None:
     ours, other = both(by_key)
     for env in (ours, other):
         env.seed(7)
@@ -148,7 +148,7 @@ def test_seed_and_options_are_used_by_the_next_reset_only() -> None:
     ours.close()
 
 
-def test_attributes_and_methods_are_those_of_the_environments() -> None:
+def test_attributes_and_methods_reach_the_environments() -> None:
     ours, other = both()
     for env in (ours, other):
         env.reset()
@@ -188,7 +188,7 @@ def test_wrappers_of_environments_are_found() -> None:
     ours.close()
 
 
-def test_images_are_those_of_dummy_vec_env() -> None:
+def test_images_equal_the_images_of_dummy_vec_env() -> None:
     ours, other = both(render_mode="rgb_array")
     for env in (ours, other):
         env.reset()
@@ -207,7 +207,7 @@ def test_images_without_a_render_mode_are_a_warning() -> None:
     ours.close()
 
 
-def test_what_is_no_vector_environment_is_refused() -> None:
+def test_object_that_is_not_a_vector_environment_is_refused() -> None:
     with pytest.raises(TypeError, match=r"envs: expected a cogrs\.VectorEnv, got Counter"):
         VecEnv(Counter())  # type: ignore[arg-type]
     envs = SyncVectorEnv([Counter])

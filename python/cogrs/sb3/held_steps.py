@@ -1,4 +1,4 @@
-"""What a buffer holds, in the order of time, for whoever looks into it."""
+"""What a buffer holds, in the order of time, for callers that look into it."""
 
 from __future__ import annotations
 

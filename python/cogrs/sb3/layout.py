@@ -54,13 +54,16 @@ class Layout:
         """Return records as observations by key, without a copy; other arrays as they are."""
         return apart(records) if self.by_key else records
 
-    def stacks(self, obs: Any, next_obs: Any) -> list[int]:
+    def stacks(self, obs: Any, next_obs: Any, done: Any) -> list[int]:
         """Return how many frames observations may consist of, whose successors these are.
 
-        All frames but the oldest are also in the next observation, one place further.
+        All frames but the oldest are also in the next observation, one place further; but where an
+        episode ended, `next_obs` may be the first one of another.
         """
         if self.by_key or len(self._shape) != _IMAGE_DIMS:
             return [1]
+        follow = np.asarray(done) == 0
+        obs, next_obs = np.asarray(obs)[follow], np.asarray(next_obs)[follow]
         channels = self._shape[0]
         found = [1]
         for stack in range(2, channels + 1):

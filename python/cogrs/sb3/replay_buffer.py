@@ -187,12 +187,10 @@ class ReplayBuffer(_ReplayBuffer):
             records = self._layout.records
             obs, next_obs = records(obs, self.n_envs), records(next_obs, self.n_envs)
         if self._writer is None:
-            obs, next_obs = np.asarray(obs), np.asarray(next_obs)
-            self._create(max(self._layout.stacks(obs, next_obs)))
+            self._create(max(self._layout.stacks(obs, next_obs, done)))
             assert self._writer is not None
-        if not self._writer.add(obs, next_obs, action, reward, done, infos):
-            self._restack(self._layout.stacks(np.asarray(obs), np.asarray(next_obs)))
-            self._writer.add(obs, next_obs, action, reward, done, infos)
+        while not self._writer.add(obs, next_obs, action, reward, done, infos):
+            self._restack(obs, next_obs, done)
         self.pos += 1
         if self.pos == self.buffer_size:
             self.full = True
@@ -351,23 +349,24 @@ class ReplayBuffer(_ReplayBuffer):
         )
         return writer
 
-    def _restack(self, stacks: list[int]) -> None:
-        """Store all steps again, with fewer frames in a stack: it was taken for one too soon.
+    def _restack(self, obs: Any, next_obs: Any, done: Any) -> None:
+        """Store all steps again, with fewer frames in a stack, so that these can follow.
 
-        The first observations of an environment may all be black.
+        The first observations of an environment may all be black, and so stacks of any number.
         """
         held = self._steps(observations=True)
         both = held.observations, held.next_observations
-        flat = [each.reshape(-1, *self.obs_shape) for each in both]
-        fitting = {stack for stack in stacks if stack < self._layout.stack}
-        self._create(max(fitting.intersection(self._layout.stacks(*flat))))
+        terminated = held.dones * (1 - held.timeouts)
+        one, other = (each.reshape(-1, *self.obs_shape) for each in both)
+        fitting = set(self._layout.stacks(one, other, terminated.reshape(-1)))
+        fitting.intersection_update(self._layout.stacks(obs, next_obs, done))
+        self._create(max(stack for stack in fitting if stack < self._layout.stack))
         writer = self._write(held.first)
         for step, (ends, cuts) in enumerate(zip(held.dones, held.timeouts, strict=True)):
             infos = [{"TimeLimit.truncated": bool(cut)} for cut in cuts]
-            obs, next_obs, action, reward = (
-                part[step] for part in (*both, held.actions, held.rewards)
-            )
-            writer.add(obs, next_obs, action, reward, ends != 0, infos)
+            parts = (*both, held.actions, held.rewards)
+            state, next_state, action, reward = (part[step] for part in parts)
+            writer.add(state, next_state, action, reward, ends != 0, infos)
 
     def _steps(self, *, observations: bool = False) -> HeldSteps:
         if self._writer is None:

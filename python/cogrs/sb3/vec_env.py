@@ -63,7 +63,7 @@ class VecEnv(_VecEnv):
         self.metadata = {**dict(envs.metadata), "render_modes": self.metadata["render_modes"]}
 
     def reset(self) -> Any:
-        """Begin an episode in each environment, with the seeds and options set before.
+        """Start an episode in each environment, with the seeds and options set before.
 
         Returns:
             Observations; their infos are in `reset_infos`.
@@ -140,14 +140,14 @@ class VecEnv(_VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Set an attribute of environments; `AttributeError` for built-in games."""
         numbers = list(self._get_indices(indices))
-        if self._members():
+        every = numbers == list(range(self.num_envs))
+        members = self._members()
+        if members and not (every and hasattr(self.envs, "set_attr")):
             for env in numbers:
-                self._members()[env].set_wrapper_attr(attr_name, value)
+                members[env].set_wrapper_attr(attr_name, value)
         elif hasattr(self.envs, "set_attr"):
-            values = [value] * self.num_envs
-            if len(numbers) < self.num_envs:
-                old = self._call(attr_name)
-                values = [value if env in numbers else old[env] for env in range(self.num_envs)]
+            old: Any = [value] * self.num_envs if every else self._call(attr_name)
+            values = [value if env in numbers else old[env] for env in range(self.num_envs)]
             self.envs.set_attr(attr_name, values)
         else:
             raise AttributeError(f"{attr_name}: built-in games have no attributes to set")
@@ -162,15 +162,16 @@ class VecEnv(_VecEnv):
         """Call a method of environments; `AttributeError` where one has no such method."""
         numbers = list(self._get_indices(indices))
         members = self._members()
+        # By the vector, which knows the thread or process of each environment, where it can.
+        if numbers == list(range(self.num_envs)) and hasattr(self.envs, "call"):
+            return list(self.envs.call(method_name, *method_args, **method_kwargs))
         if members:
             methods = [members[env].get_wrapper_attr(method_name) for env in numbers]
             return [method(*method_args, **method_kwargs) for method in methods]
-        if numbers != list(range(self.num_envs)):
+        if hasattr(self.envs, "call"):
             expected = "all environments, where they are not in this process"
             raise ValueError(f"indices: expected {expected}, got {numbers}")
-        if not hasattr(self.envs, "call"):
-            raise AttributeError(f"{method_name}: built-in games have no methods")
-        return list(self.envs.call(method_name, *method_args, **method_kwargs))
+        raise AttributeError(f"{method_name}: built-in games have no methods")
 
     def env_is_wrapped(
         self,
@@ -189,11 +190,11 @@ class VecEnv(_VecEnv):
         return list(getattr(self.envs, "envs", []))
 
     def _call(self, name: str) -> Sequence[Any]:
+        if hasattr(self.envs, "get_attr"):
+            return tuple(self.envs.get_attr(name))
         members = self._members()
         if members:
             return [env.get_wrapper_attr(name) for env in members]
-        if hasattr(self.envs, "get_attr"):
-            return tuple(self.envs.get_attr(name))
         # Built-in games have what their vector has.
         if name.startswith("_") or not hasattr(self.envs, name):
             raise AttributeError(f"built-in games have no attribute {name!r}")

@@ -34,6 +34,8 @@ pub struct TransitionWriter {
     num_envs: usize,
     /// Shapes of the arrays of observations and of actions.
     shapes: [Vec<usize>; 2],
+    /// Bytes of the observations of one call.
+    shown: usize,
     /// Whether infos say which episodes were truncated.
     timeouts: bool,
 }
@@ -163,8 +165,9 @@ impl TransitionWriter {
         if let Some(channels) = state.get_mut(1) {
             *channels *= handle.settings().frame_stack;
         }
+        let shown = num_envs * spec[Field::State].nbytes() * handle.settings().frame_stack;
         let writer = Mutex::new(Writer::new(num_envs, capacity, piece, added));
-        Ok(Self { writer, num_envs, shapes: [state, action], timeouts, handle })
+        Ok(Self { writer, num_envs, shapes: [state, action], shown, timeouts, handle })
     }
 
     #[doc = stub_doc!(TransitionWriter.add)]
@@ -191,16 +194,15 @@ impl TransitionWriter {
         let done = self.flags(done)?;
         let truncated = self.truncated(&done, infos)?;
         let bytes = |field| self.handle.spec()[field].nbytes() * self.num_envs;
-        let shown = bytes(Field::State) * self.handle.settings().frame_stack;
         let given = Transitions {
-            states: obs.exactly("obs", shown)?,
-            next_states: next_obs.exactly("next_obs", shown)?,
+            states: obs.exactly("obs", self.shown)?,
+            next_states: next_obs.exactly("next_obs", self.shown)?,
             actions: action.exactly("action", bytes(Field::Action))?,
             rewards: reward.exactly("reward", bytes(Field::Reward))?,
             done: &done,
             truncated: &truncated,
         };
-        self.locked(py, 2 * shown, |writer, memory| writer.add(memory, given))
+        self.locked(py, 2 * self.shown, |writer, memory| writer.add(memory, given))
     }
 
     #[doc = stub_doc!(TransitionWriter.sample)]

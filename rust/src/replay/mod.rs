@@ -33,7 +33,7 @@
 //! step in 8 bytes, from which the id is computed.
 //!
 //! **Weights.** Each slot has an initial weight (times the episode's multiplier), a weight, and a leaf of the sum tree. The
-//! leaf is the weight, or 0 for a free slot, an open episode, and an entry that `frame_stack`, `frame_padding` or
+//! leaf is the weight, or 0 for a free slot, an open episode that does not grow, and an entry that `frame_stack`, `frame_padding` or
 //! `multi_step` would take out of its episode. Changing one of those three rewrites the leaves; weights stay.
 //!
 //! **Late corrections.** A closed episode keeps the settings that it was closed with, shared with its neighbours, so a late

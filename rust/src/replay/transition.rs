@@ -71,7 +71,7 @@ impl Memory {
     }
 
     fn why_nothing(&self) -> String {
-        if self.closed.is_empty() {
+        if self.closed.is_empty() && self.growing().next().is_none() {
             return "nothing to sample: no episode has been closed yet".into();
         }
         let (stack, steps) = (self.settings.frame_stack, self.settings.multi_step);

@@ -149,7 +149,8 @@ impl TransitionWriter {
 
     /// Adds a step of each environment, or nothing.
     ///
-    /// Returns false, and adds nothing, where the memory stacks frames and those of a transition do not overlap. Fails with
+    /// Returns false, and adds nothing, where the memory stacks frames and those of a transition do not overlap. Of a last
+    /// observation after which nothing is estimated, only the newest frame is kept, so it need not overlap. Fails with
     /// [`Error::Value`] for a reward that is not finite, with [`Error::State`] when open episodes leave no room.
     pub fn add(&mut self, memory: &mut Memory, given: Transitions<'_>) -> Result<bool> {
         let envs = self.streams.len();
@@ -158,8 +159,11 @@ impl TransitionWriter {
         let frame = memory.spec()[Field::State].nbytes();
         let shown = frame * stack;
         let rows = |bytes| rows_of(bytes, shown, envs);
-        let overlap = |(state, next): (&[u8], &[u8])| state[frame..] == next[..shown - frame];
-        if stack > 1 && !rows(given.states).zip(rows(given.next_states)).all(overlap) {
+        let overlap = |(env, (state, next)): (usize, (&[u8], &[u8]))| {
+            let terminated = given.done[env] && !given.truncated[env];
+            terminated || state[frame..] == next[..shown - frame]
+        };
+        if stack > 1 && !rows(given.states).zip(rows(given.next_states)).enumerate().all(overlap) {
             return Ok(false);
         }
         memory.check_room(envs * (stack + 2))?;

@@ -241,11 +241,18 @@ fn frames_that_do_not_overlap_are_refused_and_nothing_is_added() {
     };
     assert!(!writer.add(&mut memory, rows).unwrap());
     assert_eq!((memory.num_entry(), writer.added()), (0, 0));
+    // After an end nothing is estimated from the next observation.
+    let ended = Transitions { done: &[true], ..rows };
+    assert!(writer.add(&mut memory, ended).unwrap());
+    memory.clear();
+    let cut = Transitions { truncated: &[true], ..ended };
+    assert!(!writer.add(&mut memory, cut).unwrap());
+    assert_eq!((memory.num_entry(), writer.added()), (0, 1));
     let infinite = f32::INFINITY.to_ne_bytes();
     let wrong = Transitions { next_states: &[1; 6], rewards: &infinite, ..rows };
     let error = writer.add(&mut memory, wrong).unwrap_err();
     assert_eq!(error.to_string(), "reward: expected finite numbers, got inf of environment 0");
-    assert_eq!((memory.num_entry(), writer.added()), (0, 0));
+    assert_eq!((memory.num_entry(), writer.added()), (0, 1));
 }
 
 #[test]
