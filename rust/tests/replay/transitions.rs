@@ -122,12 +122,12 @@ impl Added {
         let discount = GAMMA.powi((last - at + 1) as i32) as f32;
         (&steps[last].next_state, terminated, sum as f32, discount)
     }
+}
 
-    /// The environment and the number of the step of an action.
-    fn place(&self, action: &[u8]) -> (usize, usize) {
-        let action = i64::from_ne_bytes(action.try_into().unwrap()) as usize;
-        (action / 100_000, action % 100_000)
-    }
+/// The environment and the number of the step of an action.
+fn place(action: &[u8]) -> (usize, usize) {
+    let action = i64::from_ne_bytes(action.try_into().unwrap()) as usize;
+    (action / 100_000, action % 100_000)
 }
 
 fn check_draws(memory: &mut Memory, added: &Added, rows: usize) {
@@ -137,7 +137,7 @@ fn check_draws(memory: &mut Memory, added: &Added, rows: usize) {
     let [states, actions, next_states, terminated, returns, discounts] = &mut parts;
     Drawn { states, actions, next_states, terminated, returns, discounts }.fill(memory, &draws);
     for row in 0..rows {
-        let (env, at) = added.place(&actions[row * 8..][..8]);
+        let (env, at) = place(&actions[row * 8..][..8]);
         let (next_state, ended, sum, discount) = added.target(env, at);
         assert_eq!(states[row * shown..][..shown], added.envs[env][at].state);
         assert_eq!(&next_states[row * shown..][..shown], next_state);
@@ -154,8 +154,7 @@ fn check_held(memory: &Memory, added: &Added) {
     assert_eq!(all.prev.len(), memory.zero_weights().drawable);
     let mut actions = vec![0; 8 * all.prev.len()];
     memory.gather(Field::Action, &all.prev, &mut actions);
-    let mut held: Vec<(usize, usize)> =
-        actions.chunks_exact(8).map(|action| added.place(action)).collect();
+    let mut held: Vec<(usize, usize)> = actions.chunks_exact(8).map(place).collect();
     held.sort_unstable();
     for (env, steps) in added.envs.iter().enumerate() {
         let numbers: Vec<usize> =
