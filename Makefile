@@ -129,6 +129,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
+	$(BIN)/python benchmarks/vector_env.py
 	$(BIN)/python benchmarks/orchestrator.py
 	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from peers import Buffer
 from timing import Job
-from workload import DRAWN, EPISODE, EXPONENT, Workload, errors
+from workload import BURN_IN, DRAWN, EPISODE, EXPONENT, LEARNED, PERIOD, Workload, errors
 
 import cogrs
 
@@ -18,11 +18,17 @@ EMPTY = np.zeros(0, np.float32)
 class Memory(Buffer):
     """A `ReplayMemory` filled with closed episodes: int action, scalar floats, no info."""
 
-    def __init__(self, load: Workload) -> None:
+    def __init__(self, load: Workload, limiter: cogrs.RateLimiter | None = None) -> None:
         """Fill a memory."""
         zero = np.float32(0)
         self.rem = cogrs.ReplayMemory(
-            load.states[0], np.int64(0), zero, zero, zero, zero, EMPTY, load.entries, seed=1
+            load.states[0],
+            np.int64(0),
+            *[zero] * 4,
+            EMPTY,
+            load.entries,
+            seed=1,
+            limiter=limiter,
         )
         self.rem.frame_stack = load.stack
         self.rem.priority_exponent = EXPONENT
@@ -66,10 +72,20 @@ class Memory(Buffer):
         """Transitions with their sampling weights."""
         return Job(lambda: self.rem.get_batch(size))
 
+    def sample(self, size: int, sampler: Any = "prioritized") -> Job:
+        """Transitions with all that a sample has."""
+        return Job(lambda: self.rem.sample(size, sampler=sampler))
+
     def batch_into(self, size: int) -> Job:
         """The same, into arrays that are ready."""
         out = self.rem.get_batch(size)
         return Job(lambda: self.rem.get_batch(size, out=out))
+
+    def sequences(self, count: int) -> Job:
+        """Sequences with burn-in, all fields, masks and ids."""
+        draw = self.rem.sample_sequences
+        draw(count, LEARNED, burn_in=BURN_IN, period=PERIOD)  # makes the anchors
+        return Job(lambda: draw(count, LEARNED, burn_in=BURN_IN, period=PERIOD))
 
     def update(self, size: int) -> Job:
         """By id."""

@@ -32,20 +32,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FILE_BYTES = 1_000_000_000
+SAMPLERS = (
+    ("uniform", "prioritized", 1.0, 1.5),
+    ("stratified", "prioritized", 0.9, 1.0),
+    ("fifo", "uniform", 1.0, 2.0),
+    ("lifo", "uniform", 1.0, 2.0),
+)
+"""Samplers, each with the one beside it, and the shares of its figure that are asked for."""
 
 
 class Bench:
     """Runs rows and keeps their results."""
 
-    def __init__(self, only: str, rounds: int, directory: str | None) -> None:
+    def __init__(
+        self, only: str, rounds: int, directory: str | None, *, large: bool = False
+    ) -> None:
         """Find out who takes part.
 
         Args:
             only: Rows whose name does not contain this are left out.
             rounds: Rounds of each row.
             directory: Where files are written; None is where temporary files go.
+            large: Whether rows that take 8 GB are wanted too.
         """
         self.only = only
+        self.large = large
         self.rounds = rounds
         self.directory = directory
         self.results: list[table.Result] = []
@@ -135,6 +146,14 @@ def vectors(bench: Bench) -> None:
             Row(f"W1 get_batch({size}, out=)", "batches/s", least, aim),
             lambda size=size: {table.OURS: full()[table.OURS].batch_into(size)},
         )
+    for sampler, beside, least, aim in SAMPLERS:
+        bench.contest(
+            Row(f"W1 sample(256), {sampler}", "batches/s", least, aim, beside=beside),
+            lambda sampler=sampler, beside=beside: {
+                table.OURS: full()[table.OURS].sample(256, sampler),
+                beside: full()[table.OURS].sample(256, beside),
+            },
+        )
     for size, best in ((256, 17e6), (1024, 8e6)):
         bench.contest(
             Row(f"W1 update of {size} priorities", "leaves/s", 2 * best, 4 * best, best),
@@ -147,6 +166,25 @@ def vectors(bench: Bench) -> None:
     )
 
 
+def limiters(bench: Bench) -> None:
+    """A rate limiter that never makes anything wait, and the same memory without one."""
+
+    @functools.cache
+    def both() -> dict[str, ours.Memory]:
+        load = workload.vectors()
+        limiter = cogrs.RateLimiter(1.0, 1, 1e15)
+        return {table.OURS: ours.Memory(load, limiter), table.PLAIN: ours.Memory(load)}
+
+    for name, unit, job, args in (
+        ("sample(256)", "batches/s", "sample", (256,)),
+        ("close of 1,000 steps", "closes/s", "close", ()),
+    ):
+        bench.contest(
+            Row(f"W1 {name} with a limiter, without one", unit, 0.95, 1, plain=True),
+            every(both, job, *args),
+        )
+
+
 def frames(bench: Bench) -> None:
     """W2: frames of 84 x 84 bytes, stacks of four, 50,000 entries."""
     full = bench.buffers("frames")
@@ -156,7 +194,9 @@ def frames(bench: Bench) -> None:
         every(full, "add"),
     )
     bench.contest(
-        Row("W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, plain=True),
+        Row(
+            "W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, beside=table.PLAIN
+        ),
         lambda: {
             **every(full, "batch", 256)(),
             table.PLAIN: gather(workload.frames(), 256),
@@ -164,13 +204,65 @@ def frames(bench: Bench) -> None:
         scale=256,
     )
     bench.contest(
-        Row("W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, plain=True),
+        Row(
+            "W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, beside=table.PLAIN
+        ),
         lambda: {
             table.OURS: full()[table.OURS].batch_into(256),
             table.PLAIN: gather(workload.frames(), 256),
         },
         scale=256,
     )
+
+
+def sequences(bench: Bench) -> None:
+    """Sequences of 80 learned steps and 40 of burn-in, 32 at a time."""
+    for kind, name in (("vectors", "W1"), ("frames", "W2")):
+        full = bench.buffers(kind)
+        load = getattr(workload, kind)()
+        least, aim = (0.5, 0.8) if kind == "vectors" else (0.8, 0.95)
+        bench.contest(
+            Row(f"{name} sample_sequences(32), plain slices", "batches/s", least, aim, plain=True),
+            lambda full=full, load=load: {
+                **every(full, "sequences", 32)(),
+                table.PLAIN: slices(load, 32),
+            },
+        )
+    bench.contest(
+        Row("W1 sample_sequences(32) of 5M entries", "us", less=True),
+        lambda: {table.OURS: ours.vectors(workload.vectors(5_000_000)).sequences(32)},
+        scale=1e6,
+    )
+    if bench.large:
+        bench.contest(
+            Row("W1 sample_sequences(32) of 100M entries", "us", less=True),
+            lambda: {table.OURS: ours.vectors(workload.vectors(100_000_000)).sequences(32)},
+            scale=1e6,
+        )
+
+
+def slices(load: workload.Workload, count: int) -> Job:
+    """Copies of as many bytes by slices of arrays into ready memory, field by field."""
+    rng = np.random.default_rng(0)
+    rows = workload.BURN_IN + workload.LEARNED
+    fields: list[Any] = [load.states, load.actions, *[load.floats] * 4]
+    stores = [np.tile(each, (load.episodes, *[1] * (each.ndim - 1))) for each in fields]
+    shapes = [(count, rows, *each.shape[1:]) for each in fields]
+    # As many bytes as ours has: a stack of states where there are stacks.
+    stores[0] = np.concatenate([stores[0]] * load.stack, 1) if load.stack > 1 else stores[0]
+    shapes[0] = (count, rows, *stores[0].shape[1:])
+    outs = [np.ones(shape, each.dtype) for shape, each in zip(shapes, stores, strict=True)]
+    starts = np.zeros(count, np.int64)
+
+    def before() -> None:
+        starts[:] = rng.integers(0, len(stores[0]) - rows, count)
+
+    def run() -> None:
+        for store, out in zip(stores, outs, strict=True):
+            for row, start in enumerate(starts.tolist()):
+                out[row] = store[start : start + rows]
+
+    return Job(run, before=before)
 
 
 def gather(load: workload.Workload, size: int) -> Job:
@@ -204,7 +296,7 @@ def memory(bench: Bench) -> None:
 
 def files(bench: Bench) -> None:
     """A gigabyte of frames to a file and back, and a plain copy of that file."""
-    whole = Row("save and load of 1 GB, plain copy", "MB/s", 0.5, 0.8, plain=True)
+    whole = Row("save and load of 1 GB, plain copy", "MB/s", 0.5, 0.8, beside=table.PLAIN)
     if not bench.takes(whole):
         return
     entries = FILE_BYTES // 7_080 // workload.EPISODE * workload.EPISODE
@@ -225,7 +317,7 @@ def files(bench: Bench) -> None:
     both = [1 / (1 / save + 1 / load) for save, load in pairs]
     bench.keep(whole, {table.OURS: both, **plain})
     for part in ("save", "load"):
-        row = Row(f"of it {part}", "MB/s", plain=True)
+        row = Row(f"of it {part}", "MB/s", beside=table.PLAIN)
         bench.keep(row, {table.OURS: rates[part], **plain})
 
 
@@ -254,16 +346,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--rounds", type=int, default=timing.ROUNDS, help="rounds of each row")
+    parser.add_argument("--large", action="store_true", help="rows that take 8 GB too")
     parser.add_argument("--directory", help="where files are written, on a disk")
     options = parser.parse_args()
     if _core.__debug_build__:
         print("this is a debug build: its figures mean nothing")
-    bench = Bench(options.only, options.rounds, options.directory)
+    bench = Bench(options.only, options.rounds, options.directory, large=options.large)
     for line in bench.missing:
         print(line)
     memory(bench)  # before malloc is tuned
     keep_freed_memory()
-    for part in (vectors, frames, files):
+    for part in (vectors, limiters, frames, sequences, files):
         print(part.__doc__, flush=True)
         part(bench)
     print("", table.targets(bench.results), table.participants(bench.results), sep="\n\n")

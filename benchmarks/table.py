@@ -26,8 +26,8 @@ class Row:
         peer: Figure of the best peer there. In any other run what counts is the ratio to the best
             peer of that run, which must be `least / peer`.
         original: Figure of the C++ original there; it cannot be installed here.
-        plain: `least` and `aim` are shares of the figure of `PLAIN`, which moves as many bytes
-            without any replay memory.
+        beside: `least` and `aim` are shares of this participant's figure: `PLAIN` moves as many
+            bytes without any replay memory, others are draws of ours by another sampler.
         less: Less is better.
     """
 
@@ -37,7 +37,7 @@ class Row:
     aim: float | None = None
     peer: float | None = None
     original: float | None = None
-    plain: bool = False
+    beside: str | None = None
     less: bool = False
 
 
@@ -59,9 +59,9 @@ class Result:
 
     @property
     def rival(self) -> str | None:
-        """The best peer of this run, or `PLAIN`; None if there is neither."""
-        if self.row.plain:
-            return PLAIN
+        """The participant of `beside`, or the best peer of this run; None if there is neither."""
+        if self.row.beside is not None:
+            return self.row.beside
         peers = [name for name in self.figures if name != OURS]
         best = min if self.row.less else max
         return best(peers, key=self.median) if peers else None
@@ -73,7 +73,7 @@ class Result:
 
     def needed(self, target: float) -> float | None:
         """The ratio to `rival` that a target comes to; None if it comes to none."""
-        if self.row.plain:
+        if self.row.beside is not None:
             return target
         if self.row.peer is None:
             return None
@@ -82,7 +82,7 @@ class Result:
     @property
     def absolute(self) -> str:
         """Which targets the figure itself reaches."""
-        if self.row.plain:
+        if self.row.beside is not None:
             return NONE
         sign = -1 if self.row.less else 1
         return self._reached(lambda target: sign * self.median(OURS) >= sign * target)
@@ -114,7 +114,7 @@ def _target_cells(result: Result) -> tuple[str, ...]:
     row, rival = result.row, result.rival
     wanted = (row.least, row.aim)
     cells = [f"{row.name}, {row.unit}", short(result.median(OURS))]
-    cells += [NONE if row.plain else short(target) for target in wanted]
+    cells += [NONE if row.beside is not None else short(target) for target in wanted]
     cells.append(result.absolute)
     if rival is None:
         return (*cells, NONE, NONE, NONE, NONE, NONE)

@@ -18,6 +18,8 @@ EXPONENT = 0.6
 """Exponent of the priorities, for all."""
 BETA = 0.4
 """Exponent of the importance weights, for those that return such weights."""
+LEARNED, BURN_IN, PERIOD = 80, 40, 40
+"""Steps of sequences, as of R2D2."""
 DRAWN = 64
 """Sets of leaves whose priorities are updated, one after the other."""
 

@@ -78,15 +78,19 @@ class Course:
         self.reached = len(latest) == self._window and mean >= self._args.goal
         if steps and (self.reached or now - self._told >= 1):
             self._told = now
-            print(f"{steps} steps  mean return {mean:.1f}", flush=True)
+            print(f"{steps} steps  mean return {mean:.2f}", flush=True)
         return not self.reached and now - self._start < self._args.max_seconds
 
     def end(self, returns, title):
-        """Print how training ended, draw the curve if asked to, and return the exit code."""
+        """Draw the curve if asked to, print how training ended, and return the exit code."""
         if self._args.plot:
             from curve import save_curve
 
             save_curve(returns, self._window, self._args.goal, title, self._args.plot)
+        return self.tell_end()
+
+    def tell_end(self):
+        """Print how training ended, and return the exit code."""
         seconds = time.monotonic() - self._start
         print(f"Goal {'reached' if self.reached else 'not reached'} after {seconds:.1f} s")
         return 0 if self.reached else 1

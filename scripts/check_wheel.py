@@ -48,12 +48,21 @@ def run(*command: str | Path, cwd: Path, path: str | None = None) -> None:
 
 
 def readme_example(without: str = "") -> str:
-    """Return the README's examples as one program, except those that import `without`."""
+    """Return the README's examples as one program, without those that use a module.
+
+    Their other imports are kept, since later examples use them.
+    """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     if not blocks:
         sys.exit("README.md has no examples")
-    return "\n".join(each for each in blocks if not without or f"import {without}" not in each)
+    if not without:
+        return "\n".join(blocks)
+    imports = rf"^(?:import|from) (?!{without}\b).*$"
+    return "\n".join(
+        "\n".join(re.findall(imports, each, re.MULTILINE)) if without in each else each
+        for each in blocks
+    )
 
 
 def check_tag(wheel: Path, outside: Path) -> None:

@@ -184,7 +184,7 @@ def test_replay_client_is_refused_by_the_number_of_its_version(messages, connect
         for frames in asked:
             request.send_multipart(frames)
             header = replay_pb2.Header.FromString(request.recv())
-            assert header.refusal.reason.endswith("protocol version 1, this is version 2")
+            assert header.refusal.reason.endswith("protocol version 1; this cogrs speaks version 2")
         pushed = [frames for socket, frames in messages if socket == "push"]
         push = connect(zmq.PUSH, server.pull_endpoint)
         for frames in pushed:

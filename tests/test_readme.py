@@ -1,6 +1,9 @@
 """Examples of README and docs run, each page as one program, and commands of README exist."""
 
 import re
+import runpy
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,7 +12,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 # Other pages have no examples in Python.
-WITH_EXAMPLES = ("coming-from", "collector", "orchestrator", "replay", "trials")
+WITH_EXAMPLES = (
+    "coming-from",
+    "collector",
+    "orchestrator",
+    "rate-limiter",
+    "replay",
+    "sequences",
+    "trials",
+    "vector-env",
+)
 SB3 = ROOT / "docs/stable-baselines.md"
 PAGES = (README, *(ROOT / f"docs/{name}.md" for name in WITH_EXAMPLES))
 
@@ -36,6 +48,13 @@ def test_examples_of_a_page_run_as_one_program(page, tmp_path, monkeypatch):
     assert len(program) >= 3
     run(page, program)
     assert list(tmp_path.iterdir()) == [], "an example left a file in the present folder"
+
+
+def test_examples_without_gymnasium_run_where_gymnasium_is_missing(tmp_path):
+    example = runpy.run_path(str(ROOT / "scripts/check_wheel.py"))["readme_example"]
+    program = "import sys\nsys.modules['gymnasium'] = None\n" + example(without="gymnasium")
+    assert len(program) > 2000
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=120)
 
 
 def test_documented_environment_does_not_invent_a_last_observation():

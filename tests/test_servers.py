@@ -102,5 +102,5 @@ def test_tokens_of_serve_orchestrator_are_asked_for() -> None:
 
 def test_serve_orchestrator_refuses_tokens_beside_security() -> None:
     security = orchestrator.Security()
-    with pytest.raises(ValueError, match="tokens: expected as part of `security`, got both"):
+    with pytest.raises(ValueError, match="tokens: expected as fields of `security` only, got both"):
         cogrs.serve_orchestrator({}, port=0, tokens=[TOKEN], security=security)

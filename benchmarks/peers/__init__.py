@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "cpprb": "bench",
+    "flashbax_trajectories": "bench",
     "replay_tables": "bench",
     "stable_baselines3": "bench-torch",
     "tianshou": "bench-torch",
+    "torchrl_slices": "bench-torchrl",
 }
 """The modules, and the dependency group that installs what each needs."""
 
@@ -42,6 +44,11 @@ class Buffer:
     def batch(self, size: int) -> Job | None:
         """Batches drawn in proportion to their priorities."""
         del size
+        return None
+
+    def sequences(self, count: int) -> Job | None:
+        """Sequences of `BURN_IN + LEARNED` steps of one episode."""
+        del count
         return None
 
     def update(self, size: int) -> Job | None:

@@ -84,14 +84,16 @@ def main():
         if find_learner(client):
             print(f"found the learner, as actor {client.uuid:08x}", flush=True)
         while not ctrl_c.is_set():
+            # Tells the counts of the last episode, and waits while the learner has too many steps,
+            # or is not there; the next call makes up for counts that were lost.
+            if not client.wait_to_insert(timeout=1.0):
+                continue
             params = newest(client, params)
             # As with many actors (Horgan et al. 2018, section 4.1), some episodes explore more.
             epsilon = 0.4 ** (1 + 7 * rng.random()) if params else 1.0
             play_episode(env, client.rem, params, epsilon, rng)
-            # Without a learner both give up after a second. The next call makes up for counts; a
-            # cache is lost.
+            # Without a learner it gives up after a second, and the cache is lost.
             with contextlib.suppress(TimeoutError):
-                client.update_counter()
                 client.push_cache()
     return 130
 

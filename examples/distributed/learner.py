@@ -16,7 +16,7 @@ try:
     from dqn import BATCH_SIZE, DIMS, GAMMA, OPTIMIZER, update
     from parameters import load, publish
 
-    from cogrs import Conn, ReplayMemoryServer, importance_weights
+    from cogrs import Conn, RateLimiter, ReplayMemoryServer, importance_weights
 except ModuleNotFoundError as missing:
     refuse_without(missing)
 
@@ -25,6 +25,8 @@ ALPHA, BETA, EPSILON = 0.6, 0.4, 0.01
 MULTI_STEP = 3  # rewards that are summed before the target net is asked
 CACHE_SIZE, N_CACHES = 256, 32  # samples are drawn from the newest 32 * 256
 PUBLISH_EVERY = 50  # updates
+SAMPLES_PER_STEP = 8
+MIN_SIZE, BUFFER = 500, 500  # steps before the first batch, and that actors may then be ahead by
 
 
 def serve(args):
@@ -32,7 +34,10 @@ def serve(args):
     zero, state = np.float32(0), np.zeros(DIMS[0], np.float32)
     templates = (state, np.int32(0), zero, zero, zero, zero, np.zeros(0, np.float32))
     where = at(args.host, args.port)
-    server = ReplayMemoryServer(*templates, 0, where, N_CACHES, nstep=True, insecure=args.insecure)
+    # The faster side waits, be it the actors or the learner (Cassirer et al. 2021, section 3.3).
+    limiter = RateLimiter(SAMPLES_PER_STEP, MIN_SIZE, SAMPLES_PER_STEP * BUFFER)
+    options = {"nstep": True, "insecure": args.insecure, "limiter": limiter}
+    server = ReplayMemoryServer(*templates, 0, where, N_CACHES, **options)
     # Actors take these over.
     server.rem.discount_factor, server.rem.multi_step = GAMMA, MULTI_STEP
     server.rem.priority_exponent, server.rem.priority_epsilon = ALPHA, EPSILON
@@ -73,27 +78,25 @@ def learn(server, params, args):
     print(f"listening at {server.pub_endpoint}", flush=True)
     episodes, steps, due = 0, 0, time.monotonic() + 2
     while not ctrl_c.is_set():
-        if updates >= server.total_steps:  # one batch per new step; without actors, none
-            time.sleep(0.01)
-        else:
-            try:
-                batch = server.get_batch(BATCH_SIZE, wait=0.5)
-            except TimeoutError:  # too few caches so far
-                continue
-            # Divided by the largest of the batch, so the number of steps falls out.
-            weights = importance_weights(
-                batch.weight, exponent=BETA, total=server.weight_sum, count=1
-            )
-            nets, loss = update(nets, batch, weights)
-            updates += 1
-            if updates % PUBLISH_EVERY == 0:
-                publish(server, nets[0], args.file)
+        try:
+            batch = server.get_batch(BATCH_SIZE, wait=0.5)
+        except TimeoutError:  # too few caches so far, or too few steps for a batch more
+            continue
+        # Divided by the largest of the batch, so the number of steps falls out.
+        weights = importance_weights(batch.weight, exponent=BETA, total=server.weight_sum, count=1)
+        nets, loss = update(nets, batch, weights)
+        updates += 1
+        if updates % PUBLISH_EVERY == 0:
+            publish(server, nets[0], args.file)
         new_episodes, new_steps = server.total_episodes - episodes, server.total_steps - steps
-        if time.monotonic() >= due and new_episodes >= 20 and updates:
+        if time.monotonic() >= due and new_episodes >= 20:
             mean, due = new_steps / new_episodes, time.monotonic() + 2  # each step earns 1
             episodes, steps = episodes + new_episodes, steps + new_steps
+            limiter = server.stats().limiter
             print(
-                f"update {updates}  steps {steps}  loss {loss:.4f}  mean return {mean:.1f}",
+                f"update {updates}  steps {steps}  {limiter.samples_per_insert:.1f} samples per "
+                f"step  waited: actors {limiter.insert_wait_seconds:.0f} s, learner "
+                f"{limiter.sample_wait_seconds:.0f} s  loss {loss:.4f}  mean return {mean:.1f}",
                 flush=True,
             )
             if mean >= args.goal:

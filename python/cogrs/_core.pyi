@@ -19,12 +19,21 @@ from cogrs.replay.batch import (
     WeightedSample,
 )
 from cogrs.replay.recorder import Recorder, VectorEnvironment
+from cogrs.replay.sequence_batch import (
+    NStepSequences,
+    NStepWeightedSequences,
+    Sequences,
+    WeightedSequences,
+)
+from cogrs.replay.stats import MemoryStats
 
 __all__ = [
     "CacheStore",
     "CollectorContext",
     "CollectorDelivery",
+    "RateLimiter",
     "ReplayMemory",
+    "ReplayView",
     "ReplayWriter",
     "RequestBatcher",
     "RequestDelivery",
@@ -34,12 +43,16 @@ __all__ = [
     "__version__",
     "builtin_columns",
     "cache_layout",
+    "cache_sequences",
     "draw_cache",
     "game_spec",
     "importance_weights",
     "physics_step",
     "publish_through",
+    "set_cache_sequences",
     "start_ids",
+    "unlimited_writer",
+    "wait_to_insert",
 ]
 
 __version__: str
@@ -49,6 +62,9 @@ __debug_build__: bool
 
 _Float32: TypeAlias = npt.NDArray[np.float32]
 _Buffers: TypeAlias = tuple[Any, ...]
+_Sampler: TypeAlias = Literal[
+    "prioritized", "stratified", "uniform", "fifo", "lifo", "highest", "lowest"
+]
 _Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
 
 # -- writer.rs ------------------------------------------------------------------------------------
@@ -88,6 +104,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        recurrent: npt.ArrayLike | None = None,
     ) -> int:
         """Add one entry to the open episode, by value.
 
@@ -110,15 +127,19 @@ class ReplayWriter:
             prob: Another name of `p`.
             value: Another name of `v`.
             info: Another name of `i`.
+            recurrent: The policy's recurrent state before this step, of `recurrent`'s shape; only
+                of a memory that was made with one. Stored before each recurrent_period-th step,
+                where it has to be given; before step 0 it is the template's value.
 
         Returns:
             The entry's id: never used again, consecutive inside an episode.
 
         Raises:
             ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
-                `init_w` is negative or not finite. Nothing is stored.
-            TypeError: A dtype cannot be converted, or neither or both names of a field are given.
+                `init_w` is negative or not finite; or `recurrent` is missing where it is stored.
                 Nothing is stored.
+            TypeError: A dtype cannot be converted, neither or both names of a field are given, or
+                `recurrent` is given to a memory without. Nothing is stored.
             RuntimeError: No episode is open, or open episodes alone fill `max_step`.
         """
     def add_entries(
@@ -137,6 +158,7 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        recurrent: npt.ArrayLike | None = None,
     ) -> int:
         """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
 
@@ -165,6 +187,7 @@ class ReplayWriter:
         final_info: npt.ArrayLike | None = None,
         terminated: bool | None = None,
         truncated: bool | None = None,
+        wait: float | None = None,
     ) -> None:
         """Close the open episode: compute its returns and weights, so that it can be sampled.
 
@@ -186,6 +209,9 @@ class ReplayWriter:
                 whatever `truncated` is.
             truncated: Whether the episode was truncated, the same as `bootstrap_value` 0. If there
                 is a value, give only that.
+            wait: Seconds to wait while the memory's rate limiter lets no entry come: until one may
+                come, and then the whole episode goes in. None: as long as it takes; 0: not at all.
+                An episode without entries, or a memory without limiter, never waits.
 
         Raises:
             TypeError: `bootstrap_value` is given beside `terminated` or `truncated`.
@@ -195,6 +221,9 @@ class ReplayWriter:
             RuntimeError: No episode is open; weights are asked for without values; value or qvest
                 has size 0 and an update is asked for; or `final_state` does not fit. An open
                 episode stays open and nothing is changed.
+            TimeoutError: The rate limiter let no entry come for `wait` seconds; the text names the
+                clause, the counts and what would free it. The episode stays open, and so it does
+                after a KeyboardInterrupt: the call can be repeated.
         """
     def abort_episode(self) -> None:
         """Drop the open episode and its entries; `RuntimeError` when no episode is open."""
@@ -222,6 +251,8 @@ class ReplayWriter:
         prob: npt.ArrayLike | None = None,
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
+        wait: float | None = None,
+        recurrent: npt.ArrayLike | None = None,
     ) -> int:
         """Add a whole closed episode beside the open one: all of it or, after an error, nothing.
 
@@ -230,6 +261,16 @@ class ReplayWriter:
         Returns:
             The id of the first entry.
         """
+
+def unlimited_writer(memory: ReplayMemory) -> ReplayWriter:
+    """Create a writer whose episodes do not wait for the rate limiter when they are closed."""
+
+def wait_to_insert(memory: ReplayMemory, wait: float | None = None) -> None:
+    """Wait until the rate limiter lets one entry come; returns at once without a limiter.
+
+    Raises:
+        TimeoutError: It did not within `wait` seconds; None waits as long as it takes.
+    """
 
 # -- memory.rs ------------------------------------------------------------------------------------
 
@@ -272,6 +313,14 @@ class ReplayMemory(ReplayWriter):
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
         allow_overcommit: Do not compare the size with the memory that the machine has available.
+        limiter: How many samples may be drawn for each entry inserted; None: any number. With one,
+            `close_episode` and `add_episode` are where inserts wait, and `get_batch` and `sample`
+            are where samples wait; `add_entry` never waits, and caches that a client draws from the
+            memory are neither limited nor counted. It cannot be changed.
+        recurrent: Template of the policy's recurrent state, any dtype of fixed size and any shape,
+            for `sample_sequences`; its value is the state before step 0 of every episode. None: no
+            such states are stored.
+        recurrent_period: Steps from one stored recurrent state to the next, 1 or more.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -283,7 +332,7 @@ class ReplayMemory(ReplayWriter):
             hold (float6, int1, complex32), or fields of a record that overlap; or reward, prob,
             value or qvest is not float32.
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
-            range.
+            range, or `min_size` of the limiter exceeds `max_step`.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than is
             available.
     """
@@ -302,6 +351,9 @@ class ReplayMemory(ReplayWriter):
         uuid: int | None = None,
         seed: int | None = None,
         allow_overcommit: bool = False,
+        limiter: RateLimiter | None = None,
+        recurrent: npt.ArrayLike | None = None,
+        recurrent_period: int = 1,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -316,6 +368,10 @@ class ReplayMemory(ReplayWriter):
         new_priority: Literal["returns", "max"] | float = "returns",
         priority_epsilon: float = 0.0,
         frame_padding: Literal["none", "repeat", "zero"] = "none",
+        sequence_eta: float = 0.9,
+        sampler: _Sampler = "prioritized",
+        max_times_sampled: int = 0,
+        remover: Literal["fifo", "lifo", "lowest", "highest"] = "fifo",
     ) -> Self: ...
     @staticmethod
     def from_spaces(
@@ -405,6 +461,12 @@ class ReplayMemory(ReplayWriter):
     def info_buf(self) -> npt.NDArray[Any]:
         """Template of info: zeros of its dtype and shape."""
     @property
+    def recurrent(self) -> npt.NDArray[Any] | None:
+        """The recurrent state before step 0 of every episode, a copy; None without `recurrent`."""
+    @property
+    def recurrent_period(self) -> int:
+        """Steps from one stored recurrent state to the next; 1 where none is stored."""
+    @property
     def entry_size(self) -> int:
         """Bytes of one entry: the plain sum of its seven sizes."""
     @property
@@ -419,7 +481,8 @@ class ReplayMemory(ReplayWriter):
 
         With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
         two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
-        the reward, until the episodes closed under them are gone.
+        the reward, until the episodes closed under them are gone. Counts of `max_times_sampled` and
+        views are not counted either.
         """
 
     # Contents.
@@ -436,18 +499,31 @@ class ReplayMemory(ReplayWriter):
     def weight_sum(self) -> float:
         """Sum of the sampling weights of all entries that can be drawn now."""
     @property
+    def num_drawable(self) -> int:
+        """Entries that can be drawn now, also with weight 0, as sampler "uniform" draws them.
+
+        Those inside the borders of a closed episode whose `init_w * multiplier` is above 0, unless
+        they have been drawn `max_times_sampled` times.
+        """
+    @property
     def num_sampleable(self) -> int:
-        """Entries that can be drawn now: those with a weight above 0."""
+        """Entries that can be drawn now in proportion to weight: those with a weight above 0."""
     @property
     def min_weight(self) -> float:
         """Smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """The rate limiter; None without one."""
+    def stats(self) -> MemoryStats:
+        """Return figures of this moment: those of the rate limiter are in `.limiter`."""
     def num_episode(self) -> int:
         """Closed episodes held now."""
     def __len__(self) -> int:
         """Entries held now, as `num_entry`."""
 
-    # Settings hold for episodes that are closed from then on, except those of borders: frame_stack,
-    # frame_padding and multi_step decide at once which closed entries are drawn.
+    # Settings hold for episodes that are closed from then on, except those of borders and draws:
+    # frame_stack, frame_padding, multi_step and max_times_sampled decide at once which closed
+    # entries are drawn.
     @property
     def priority_exponent(self) -> float:
         """Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5."""
@@ -487,8 +563,8 @@ class ReplayMemory(ReplayWriter):
     def max_episode(self) -> int:
         """Closed episodes held at most, enforced when one is closed; 0: any number. Default 0.
 
-        The oldest is dropped, but first those without entries, of which at most 64 are held,
-        whatever this setting is.
+        The one that `remover` names is dropped, but first those without entries, of which at most
+        64 are held, whatever this setting is.
         """
     @max_episode.setter
     def max_episode(self, value: int) -> None: ...
@@ -560,6 +636,53 @@ class ReplayMemory(ReplayWriter):
         """
     @frame_padding.setter
     def frame_padding(self, value: Literal["none", "repeat", "zero"]) -> None: ...
+    @property
+    def sequence_eta(self) -> float:
+        """Share of the largest error in the priority of a sequence, the rest is the mean's.
+
+        In [0, 1], default 0.9: the error of a sequence is eta * max + (1 - eta) * mean of the
+        errors of the steps that are learned from (Kapturowski et al. 2019, section 2.3).
+        """
+    @sequence_eta.setter
+    def sequence_eta(self, value: float) -> None: ...
+    @property
+    def sampler(self) -> str:
+        """How `sample` and `get_batch` choose entries. Default "prioritized".
+
+        - "prioritized": in proportion to weight, with replacement (Schaul et al. 2016, section
+          3.3).
+        - "stratified": the same, but one draw from each of B equal parts of the sum of weights,
+          over entries oldest first (Schaul et al. 2016, appendix B.2.1).
+        - "uniform": all entries alike, with replacement, also those with weight 0.
+        - "fifo", "lifo": the oldest, or newest, first, by the order in which episodes were closed.
+        - "highest", "lowest": by weight, also 0, ties the oldest first. Each batch reads all
+          weights.
+
+        The last four give no entry twice in a batch. A server's clients draw their caches by it.
+        """
+    @sampler.setter
+    def sampler(self, value: _Sampler) -> None: ...
+    @property
+    def max_times_sampled(self) -> int:
+        """How often an entry is given at most, within a batch too; 0: any number. Default 0.
+
+        An entry that was given so often is no longer drawable, by any sampler. Samples then have
+        `times_sampled`. Counts belong to entries, are saved with them, and are kept only while
+        there is a limit: 0 forgets them, and one that is lowered to n makes larger counts n. They
+        take one byte per entry for limits up to 255, else four.
+        """
+    @max_times_sampled.setter
+    def max_times_sampled(self, value: int) -> None: ...
+    @property
+    def remover(self) -> str:
+        """Which closed episode is evicted first. Default "fifo", the oldest.
+
+        "lifo": the newest; "lowest", "highest": the one with the lowest or highest mean weight of
+        its steps, ties the oldest first. When `max_episode` is exceeded, the episode that was just
+        closed stays. Open episodes are never evicted.
+        """
+    @remover.setter
+    def remover(self, value: Literal["fifo", "lifo", "lowest", "highest"]) -> None: ...
 
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
@@ -596,7 +719,13 @@ class ReplayMemory(ReplayWriter):
 
     # Correcting what was written.
     def update_priority(
-        self, id: _Ids, priority: float | npt.ArrayLike, *, absolute: bool = False
+        self,
+        id: _Ids,
+        priority: float | npt.ArrayLike,
+        *,
+        absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
+        sequences: bool = False,
     ) -> int:
         """Compute weights from new errors, or set them.
 
@@ -605,18 +734,29 @@ class ReplayMemory(ReplayWriter):
         until settings move the borders; entries whose `init_w * multiplier` is 0 keep weight 0. Ids
         of dropped entries are ignored. If an id is given several times, its last priority counts.
 
+        Errors of two dimensions, or a mask, set the weights of sequences instead: those of the
+        anchors `id` of the length, period and border that `sample_sequences` last asked for. The
+        error of a sequence is sequence_eta * max + (1 - sequence_eta) * mean of its row
+        (Kapturowski et al. 2019, section 2.3). The weights of steps do not change with it.
+
         Args:
             id: One id or many.
             priority: The error without exponent, or the weight; finite and >= 0, one for each id or
-                one for all.
+                one for all. Or errors of the steps of sequences, (n, steps).
             absolute: Whether the priority is the weight.
+            mask: Which errors count, bool of the shape of `priority`; a row without any leaves its
+                weight as it is. If None, `priority` has `length` columns, and those behind the end
+                of an episode do not count.
+            sequences: Whether ids are those of anchors, with one priority each.
 
         Returns:
-            Number of the ids whose entries were dropped.
+            Number of the ids whose entries were dropped, or which are not anchors.
 
         Raises:
+            TypeError: An argument has the wrong type; `absolute` is a bool, not a number.
             ValueError: Lengths differ, a priority is negative or not finite, or a weight would not
                 be. Nothing is changed.
+            RuntimeError: The ids are anchors, and no sequences were drawn yet.
         """
     def add_reward(self, id: int, delta: npt.ArrayLike) -> bool:
         """Add to a stored reward, in an open or a closed episode.
@@ -640,11 +780,16 @@ class ReplayMemory(ReplayWriter):
         """
 
     # Reading.
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
-        """Draw transitions, with replacement, each with probability `weight / weight_sum`.
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: _Buffers | None = None
+    ) -> Batch:
+        """Draw transitions by `sampler`: by default with probability `weight / weight_sum`.
 
         Args:
             batch_size: How many, B >= 1.
+            wait: Seconds to wait while there are too few entries, or the rate limiter does not
+                allow the batch. 0: not at all. None: as long as it takes with a limiter, and not at
+                all without one. Other threads run meanwhile, and Ctrl-C works.
             out: Arrays to fill instead of making new ones: a batch that this call returned before,
                 or one of the same shapes and dtypes in memory of another library on the CPU. Slices
                 of one batch may be filled from several memories.
@@ -657,9 +802,15 @@ class ReplayMemory(ReplayWriter):
             caller and share nothing with the memory. With `out`, returns `out`.
 
         Raises:
-            RuntimeError: Nothing can be drawn; the text says why.
-            ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
-                written to, is not C-contiguous or shares memory with another.
+            RuntimeError: There are too few entries and `wait` is None, without a limiter or with
+                one that lets no entries come either; the text says how many, or why none can be
+                drawn. Nothing is counted as given.
+            TimeoutError: There were too few entries, or the rate limiter did not allow the batch,
+                for `wait` seconds; the text names the clause, the counts and what would free it.
+                Nothing is counted as given.
+            ValueError: batch_size < 1; the rate limiter can never allow so large a batch; `wait` is
+                negative; an array of `out` has another shape or dtype, cannot be written to, is not
+                C-contiguous or shares memory with another.
             TypeError: `out` does not have the structure of a batch of this call.
         """
     @overload
@@ -670,6 +821,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> Sample:
         """Draw as `get_batch` does, with more about each row.
@@ -680,26 +833,33 @@ class ReplayMemory(ReplayWriter):
                 the discounts of next's value.
             beta: Exponent of importance weights, finite and >= 0 (Schaul et al. 2016, section 3.4);
                 None leaves them out.
+            wait: As of `get_batch`.
             normalize: "batch" divides them by the largest of the batch; "memory", which
                 `importance_weights` calls "all" (taken here too), by the largest of all entries,
                 which reads all weights.
+            sampler: As the property `sampler`, which None stands for.
+            wait: As of `get_batch`.
             out: As of `get_batch`.
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
-            float64 (B,) is weight / weight_sum, next_terminated bool (B,) says that next is the
+            float64 (B,) is weight / weight_sum before the draw, 1 / num_drawable for "uniform", and
+            1 for samplers that choose by an order; next_terminated bool (B,) says that next is the
             final state of an episode that terminated. With `nstep_return=True` there follow
             nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
             these are the sum over k < n of discount_factor ** k * reward[t + k], and
             discount_factor ** n, or 0 where the episode terminated within them; with the present
             discount_factor. `nstep_return + nstep_discount * V(next)` is the n-step target of every
-            row (Sutton and Barto, section 7.1). With `beta`, importance_weight comes last: float32
-            (B,), (num_sampleable * probability) ** -beta, divided as `normalize` says; it is what
-            `importance_weights` returns.
+            row (Sutton and Barto, section 7.1). With `max_times_sampled` there follows
+            times_sampled, uint32 (B,): how often prev's entry was given, this time included. With
+            `beta`, importance_weight comes last: float32 (B,), (num_sampleable * probability) **
+            -beta, divided as `normalize` says; it is what `importance_weights` returns. For
+            samplers other than "prioritized" and "stratified" it is 1.
 
         Raises:
-            ValueError: `beta` is negative or not finite, or `normalize` is not one of these.
-            RuntimeError, ValueError, TypeError: As of `get_batch`.
+            ValueError: `beta` is negative or not finite, or `normalize` or `sampler` is not one of
+                these.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `get_batch`.
         """
     @overload
     def sample(
@@ -709,6 +869,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: None = None,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepSample: ...
     @overload
@@ -719,6 +881,8 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[False] = False,
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> WeightedSample: ...
     @overload
@@ -729,8 +893,121 @@ class ReplayMemory(ReplayWriter):
         nstep_return: Literal[True],
         beta: float,
         normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
         out: _Buffers | None = None,
     ) -> NStepWeightedSample: ...
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: _Sampler | None = None,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[False] = False,
+        wait: float | None = None,
+        out: Any = None,
+    ) -> Sequences:
+        """Draw sequences of steps, for learners with a memory of their own (R2D2).
+
+        A sequence is `burn_in` steps, `length` steps to learn from, and `after` steps behind them,
+        all of one episode. It is drawn by its anchor, the first step to learn from. The anchors of
+        an episode are the multiples of `period` up to the last start from which all `length` steps
+        have an action, and that start; 0 in an episode that is shorter. Without `frame_padding`,
+        steps before frame_stack - 1 are no anchors.
+
+        An anchor's weight is its step's initial weight times the error of the sequence to the power
+        of `priority_exponent`. That error is sequence_eta * max + (1 - sequence_eta) * mean of the
+        errors of the steps that are learned from (Kapturowski et al. 2019, section 2.3), at first
+        as they are stored; steps whose initial weight is 0 do not count. `update_priority` sets it.
+        The first call, and one with another `length`, `period` or `border`, makes anchors anew from
+        the weights of all steps, which takes time and 5 bytes per entry of `max_step`.
+
+        Args:
+            n: Sequences, 1 or more.
+            length: Steps to learn from, 1 or more.
+            burn_in: Steps before them, from which a learner computes its recurrent state.
+            after: Steps behind them, for n-step returns.
+            period: Steps from one anchor to the next, 1 or more. With `length`, sequences do not
+                overlap; with `length // 2` each step is learned from twice, as in R2D2.
+            border: "clip": steps outside the episode are not valid; a burn-in that begins before
+                step 0 is shorter. "shift": the window is moved into the episode, if that has as
+                many entries; `learn` stays on the steps of the anchor. "drop": only windows inside
+                the episode are drawn.
+            sampler: How anchors are drawn; None is the memory's `sampler`.
+            beta: As of `sample`.
+            normalize: As of `sample`, among anchors.
+            nstep_return: Whether to add `multi_step`-step returns of the learned steps.
+            wait: As of `sample`.
+            out: Arrays to fill, as a call with the same arguments returned them.
+
+        Returns:
+            Arrays (n, T, ...) with T = burn_in + length + after + recurrent_period - 1, as
+            `cogrs.replay.Sequences` describes them. A sequence begins at the nearest stored
+            recurrent state at or before the first step of the burn-in, which `recurrent` is.
+
+        Raises:
+            ValueError: A number is out of range, `border` is not one of these, or `after` is below
+                multi_step with `nstep_return`.
+            RuntimeError: No sequence can be drawn; the text says why.
+            MemoryError: The arrays, or the anchors, take more memory than is available.
+        """
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: _Sampler | None = None,
+        *,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[True],
+        wait: float | None = None,
+        out: Any = None,
+    ) -> NStepSequences: ...
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: _Sampler | None = None,
+        *,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[False] = False,
+        wait: float | None = None,
+        out: Any = None,
+    ) -> WeightedSequences: ...
+    @overload
+    def sample_sequences(
+        self,
+        n: int,
+        length: int,
+        burn_in: int = 0,
+        after: int = 0,
+        period: int = 1,
+        border: Literal["clip", "shift", "drop"] = "clip",
+        sampler: _Sampler | None = None,
+        *,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        nstep_return: Literal[True],
+        wait: float | None = None,
+        out: Any = None,
+    ) -> NStepWeightedSequences: ...
     def episode(self, index: int) -> Episode:
         """Return a copy of a closed episode.
 
@@ -743,8 +1020,8 @@ class ReplayMemory(ReplayWriter):
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Write closed episodes, settings and the state of the random generator to a file.
 
-        Entries are streamed, and the file is replaced only when it is complete. Open episodes are
-        left out.
+        The rate limiter and its counts are saved too. Entries are streamed, and the file is
+        replaced only when it is complete. Open episodes are left out.
 
         Raises:
             OSError: The file cannot be written.
@@ -752,7 +1029,10 @@ class ReplayMemory(ReplayWriter):
         """
     @staticmethod
     def load(
-        path: str | bytes | os.PathLike[str], *, allow_overcommit: bool = False
+        path: str | bytes | os.PathLike[str],
+        *,
+        allow_overcommit: bool = False,
+        limiter: RateLimiter | Literal["file"] | None = "file",
     ) -> ReplayMemory:
         """Create a memory from a file that `save` wrote, and continue where the saved one was.
 
@@ -761,12 +1041,78 @@ class ReplayMemory(ReplayWriter):
         entries may then be stored in another order, and other entries are drawn, with the same
         probabilities.
 
+        Args:
+            path: The file.
+            allow_overcommit: As of the constructor.
+            limiter: "file": the rate limiter of the saved memory, if it had one. Otherwise this
+                one, or None for no limiter. Its counts go on from those in the file; a file without
+                counts counts as if its entries, final states left out, had just been inserted.
+                Seconds that were waited begin at 0.
+
         Raises:
             OSError: The file cannot be read.
-            TypeError: `path` is not a path.
+            TypeError: `path` is not a path, or `limiter` not one of these.
             ValueError: `save` did not write the file, or it is of another version or damaged; or a
                 field's dtype is one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
+        """
+    def restore(
+        self,
+        path: str | bytes | os.PathLike[str],
+        settings: Literal["file", "mine"] | None = None,
+        *,
+        allow_overcommit: bool = False,
+    ) -> None:
+        """Replace all that this memory holds by a file that `save` wrote.
+
+        Open episodes are dropped. Until the call is complete both contents take memory, and after
+        an error nothing has changed. The uuid stays; ids are those of the file. Views of both are
+        kept: one that only this memory has gets the weights of a new view. The rate limiter stays,
+        with the counts of the file, or as if the restored entries had just been inserted.
+
+        Args:
+            path: The file, of a memory with the same templates and the same `max_step`.
+            settings: Whose settings count where they differ: "file", "mine", or None, which makes
+                differences an error.
+            allow_overcommit: As of the constructor.
+
+        Raises:
+            OSError: The file cannot be read.
+            TypeError: `path` is not a path.
+            ValueError: Settings differ, and `settings` is None: the text has all differences. Or
+                templates or `max_step` differ, or as `load`.
+            MemoryError: As the constructor.
+        """
+    def view(
+        self,
+        name: str,
+        *,
+        priority_exponent: float | None = None,
+        sampler: _Sampler | None = None,
+        max_times_sampled: int | None = None,
+    ) -> ReplayView:
+        """Return the view of a name, which is created at the first call.
+
+        A view has weights, counts of draws, a sampler and a limit of its own over the entries of
+        this memory, which are stored once. It takes some 4.6 bytes for each of `max_step` entries,
+        and for a limit one more (up to 255) or four. Samplers "fifo" and "lifo" take some 20 bytes
+        per episode.
+
+        Entries have the weight of their close under the view's exponent, also those that were there
+        before the view. Views are saved and loaded with the memory.
+
+        Args:
+            name: Not empty.
+            priority_exponent: Exponent of the view's priorities, >= 0; None is the memory's present
+                one, or that of the view that is there.
+            sampler: As the property `sampler` of memories; None likewise.
+            max_times_sampled: As the property of memories; None stands for 0, or for that of the
+                view that is there.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or the view of this name has another setting.
+            MemoryError: There is not enough memory.
         """
     def print_info(self) -> None:
         """Print sizes, settings and fill to `sys.stdout`."""
@@ -777,6 +1123,123 @@ class ReplayMemory(ReplayWriter):
             RuntimeError: This memory belongs to no server.
         """
 
+# -- view.rs --------------------------------------------------------------------------------------
+
+@final
+class ReplayView:
+    """Weights, counts of draws and a limit of its own over the entries of a `ReplayMemory`.
+
+    `ReplayMemory.view` creates it. Several learners, or players of a league, draw from one store of
+    data without disturbing each other's priorities. A view keeps its memory alive. `frame_stack`,
+    `multi_step`, `priority_epsilon` and the flags are the memory's.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def priority_exponent(self) -> float:
+        """Exponent of its priorities. RuntimeError after `close`, as of all that follow."""
+    @property
+    def sampler(self) -> str:
+        """How it chooses entries, as `ReplayMemory.sampler`."""
+    @property
+    def max_times_sampled(self) -> int:
+        """How often it gives an entry at most; 0: any number."""
+    @property
+    def weight_sum(self) -> float:
+        """Sum of its weights of all entries that can be drawn now."""
+    @property
+    def num_drawable(self) -> int:
+        """Entries that it can draw now, with weight 0 too."""
+    @property
+    def num_sampleable(self) -> int:
+        """Entries that it can draw now in proportion to weight."""
+    @property
+    def min_weight(self) -> float:
+        """Its smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: _Buffers | None = None
+    ) -> Batch:
+        """Draw from this view, as `ReplayMemory.get_batch` does from the memory.
+
+        Raises:
+            RuntimeError: The view was closed.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `ReplayMemory.get_batch`.
+        """
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[False] = False,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> Sample:
+        """Draw from this view, as `ReplayMemory.sample` does from the memory.
+
+        Raises:
+            RuntimeError: The view was closed.
+            RuntimeError, TimeoutError, ValueError, TypeError: As of `ReplayMemory.sample`.
+        """
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[True],
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> NStepSample: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[False] = False,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> WeightedSample: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[True],
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+        wait: float | None = None,
+        out: _Buffers | None = None,
+    ) -> NStepWeightedSample: ...
+    def update_priority(
+        self, id: _Ids, priority: float | npt.ArrayLike, *, absolute: bool = False
+    ) -> int:
+        """Compute or set weights of this view, as `ReplayMemory.update_priority` does.
+
+        Returns:
+            Number of the ids whose entries were dropped.
+
+        Raises:
+            RuntimeError: The view was closed.
+            ValueError: As of `ReplayMemory.update_priority`. Nothing is changed.
+        """
+    def close(self) -> None:
+        """Drop its weights and counts; without effect when it is closed.
+
+        All objects of this view are closed with it. A later `ReplayMemory.view` of the name creates
+        a new view.
+        """
+
 def publish_through(
     memory: ReplayMemory, publish: Callable[[str | bytes, str | bytes], object]
 ) -> None:
@@ -785,6 +1248,80 @@ def publish_through(
     Raises:
         RuntimeError: The memory belongs to a server already.
     """
+
+# -- rate_limiter.rs ------------------------------------------------------------------------------
+
+@final
+class RateLimiter:
+    """How many samples may be drawn for each entry inserted: options of a memory or a server.
+
+    Give it as `limiter=`. It never changes, and may be given to several memories and servers, each
+    of which has counts of its own. With I entries inserted, S samples, and D entries removed
+    (evicted or used up) since the memory was created, and spi = `samples_per_insert`::
+
+        n may be sampled:   I - D >= min_size      and   I * spi - S - n >= low
+        n may be inserted:  I + n - D <= min_size  or    (I + n) * spi - S <= high
+
+    (Cassirer et al. 2021, section 3.3.) Units are entries: a row of a batch is one sample, and a
+    closed episode inserts its entries, final state left out. An insert waits until one entry may
+    come, and then the whole episode goes in. A batch of more than high - low - spi samples is
+    refused, since it could wait for inserts that wait for it; with a queue, one of more than its
+    size is refused.
+
+    Limiters are equal when their options are, and can be pickled.
+
+    Args:
+        samples_per_insert: Samples for each entry, finite and > 0.
+        min_size: Entries held before anything is sampled, >= 1.
+        error_buffer: A number, by which `low` lies below and `high` above `min_size *
+            samples_per_insert`; at least max(1, samples_per_insert). Or a pair (low, high) with
+            `high - low >= 2 * max(1, samples_per_insert)` and `low <= min_size *
+            samples_per_insert <= high`. Other limits could block samples and inserts for ever.
+
+    Raises:
+        ValueError: An argument is out of range, or both sides could be blocked.
+        TypeError: An argument has the wrong type.
+    """
+
+    def __new__(
+        cls, samples_per_insert: float, min_size: int, error_buffer: float | tuple[float, float]
+    ) -> Self: ...
+    @staticmethod
+    def min_size(m: int) -> RateLimiter:
+        """Create a limiter with which nothing is sampled before m >= 1 entries are held.
+
+        It limits nothing else: inserts never wait.
+        """
+    @staticmethod
+    def queue(size: int) -> RateLimiter:
+        """Create the limiter of a queue: at most `size` >= 1 entries wait for their sample.
+
+        It is `samples_per_insert` 1, `min_size` 1, low 0 and high `size`, with batches of up to
+        `size` samples.
+        """
+    @property
+    def samples_per_insert(self) -> float | None:
+        """Samples for each entry; None of `RateLimiter.min_size(m)`."""
+    @property
+    def min_size_to_sample(self) -> int:
+        """Entries held before anything is sampled: the argument `min_size`."""
+    @property
+    def low(self) -> float | None:
+        """Lower limit of I * spi - S after a batch; None of `RateLimiter.min_size(m)`."""
+    @property
+    def high(self) -> float | None:
+        """Upper limit of I * spi - S after an insert; None of `RateLimiter.min_size(m)`."""
+    @property
+    def largest_batch(self) -> int | None:
+        """Samples of the largest batch that is not refused; None where any batch may come."""
+    def _check_batch(self, n: int) -> None:
+        """Check the size of a batch; `ValueError` when n samples can never be allowed at once."""
+    def _sample_shortage(self, n: int, inserts: int, samples: int, removed: int) -> str | None:
+        """Return why n may not be sampled with these counts, and what would free it; or None."""
+    def _insert_shortage(self, inserts: int, samples: int, removed: int) -> str | None:
+        """Return why not one entry may be inserted, and what would free it; or None."""
+    def _inserts_left(self, inserts: int, samples: int, removed: int) -> int | None:
+        """Return how many entries may still be inserted with these counts; None without a limit."""
 
 # -- transition_writer.rs -------------------------------------------------------------------------
 
@@ -801,8 +1338,10 @@ class TransitionWriter:
     plus 2 where it was truncated; so that of a next is the number of the step after.
 
     Args:
-        memory: A memory with info uint64 of shape () and reward of shape (). Nothing else may write
-            into it.
+        memory: A memory with info uint64 of shape () and reward of shape (). Its `sampler` is
+            "uniform" or "prioritized", its `remover` "fifo", and it has no limiter, views,
+            recurrent states or `max_times_sampled`. Nothing else may write into it, and while
+            episodes are open no other samplers draw from it.
         num_envs: Environments, N >= 1.
         capacity: The newest steps of each environment that are kept, >= 1; older ones are dropped
             with the piece of their episode.
@@ -811,6 +1350,11 @@ class TransitionWriter:
             half of `capacity`, however short episodes are.
         timeouts: Whether `infos` say which episodes were truncated.
         added: Calls that were made before, of a memory that was loaded.
+
+    Raises:
+        ValueError: The memory has other fields or settings, or a number is out of range.
+        TypeError: An argument has the wrong type.
+        RuntimeError: In a forked child.
     """
 
     def __new__(
@@ -849,12 +1393,14 @@ class TransitionWriter:
             an episode terminated they need not: only the newest frame of `next_obs` is kept.
 
         Raises:
-            ValueError: A shape differs, or a reward is not finite.
+            ValueError: A shape differs, a reward is not finite, or the memory has got settings or
+                views that are refused at the construction.
             TypeError: A dtype cannot be converted, or `infos` has the wrong type.
-            RuntimeError: The memory is too small for the open episodes.
+            RuntimeError: The memory is too small for the open episodes, or its `frame_stack` has
+                changed.
         """
     def sample(self, batch_size: int, *, beta: float | None = None) -> tuple[npt.NDArray[Any], ...]:
-        """Draw steps as `ReplayMemory.sample` does.
+        """Draw steps by the memory's `sampler`, as `ReplayMemory.sample` does.
 
         Args:
             batch_size: How many, B >= 1.
@@ -869,7 +1415,7 @@ class TransitionWriter:
 
         Raises:
             ValueError: `batch_size` < 1, or `beta` is out of range.
-            RuntimeError: Nothing can be drawn.
+            RuntimeError: Nothing can be drawn, or the memory's `frame_stack` has changed.
         """
     def finish(self) -> None:
         """Close all open episodes, as if they had been truncated here."""
@@ -885,10 +1431,28 @@ class TransitionWriter:
 
 # -- cache.rs -------------------------------------------------------------------------------------
 
+def set_cache_sequences(
+    memory: ReplayMemory,
+    length: int,
+    burn_in: int = 0,
+    after: int = 0,
+    period: int = 1,
+    border: str = "clip",
+) -> None:
+    """Make the caches of a memory, and of stores and mixers like it, hold sequences.
+
+    Raises:
+        TypeError, ValueError: As `ReplayMemory.sample_sequences`.
+        RuntimeError: They are set already.
+    """
+
+def cache_sequences(memory: ReplayMemory) -> dict[str, Any] | None:
+    """Return the arguments of `set_cache_sequences`; None where caches hold transitions."""
+
 def draw_cache(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False, pack: int = 0
 ) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]] | list[bytes]] | None:
-    """Draw `memory.cache_size` samples as a cache; None when nothing can be drawn.
+    """Draw `memory.cache_size` samples as a cache, by its sampler; None with too few entries.
 
     Args:
         memory: The memory.
@@ -898,10 +1462,12 @@ def draw_cache(
             ZeroMQ as much as copying some 10 kB.
 
     Returns:
-        Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
-        bit, `frame_stack`, and the bytes of the columns: weights (float32), ids (uint64) if asked
-        for, n-step returns and discounts (float32, of reward's shape) if asked for, then each field
-        that the flags name; or one buffer with all of them, one after the other.
+        Rows, the share of batches (the sum of all weights before the draw; under sampler "uniform"
+        `num_drawable`, under samplers that choose by an order 1), the cache flags with prev's state
+        as the lowest bit, `frame_stack`, and the bytes of the columns: weights (float32), ids
+        (uint64) if asked for, n-step returns and discounts (float32, of reward's shape) if asked
+        for, then each field that the flags name; or one buffer with all of them, one after the
+        other.
 
     Raises:
         MemoryError: There is not enough memory.
@@ -1144,6 +1710,7 @@ class CollectorContext:
             buffer.
         collectors: Descriptions that `parse` has checked.
         max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
+        game_options: Options of a built-in game, by name; the others have their defaults.
         num_games: Games, >= 1.
         num_threads: Threads beside those that wait, >= 1.
         num_buffers: Batches of each collector, at least two; None for num_games / the sum of all
@@ -1168,6 +1735,7 @@ class CollectorContext:
         collectors: Sequence[Collector],
         *,
         max_episode_steps: int,
+        game_options: Mapping[str, float] | None = None,
         num_games: int,
         num_threads: int,
         num_buffers: int | None,
@@ -1249,6 +1817,8 @@ class CollectorContext:
 
         Only for a caller that holds the game's batch and has not answered it.
         """
+    def stay_each(self, games: Sequence[int]) -> None:
+        """Do as `stay` for each of these games."""
     def begin(self, game: int, seed: int | None = None) -> None:
         """Start an episode of a game instead of that step, or before its first step.
 
@@ -1428,8 +1998,12 @@ def builtin_columns() -> dict[str, str]:
 
 # -- games.rs -------------------------------------------------------------------------------------
 
-def game_spec(name: str) -> dict[str, Any]:
+def game_spec(name: str, options: Mapping[str, float] | None = None) -> dict[str, Any]:
     """Return keys, action and players of a built-in game.
+
+    Args:
+        name: The game.
+        options: Its options, by name; the others have their defaults.
 
     Returns:
         `keys`: dtype and shape of each key of a state; `action`: dtype and shape of an
@@ -1437,7 +2011,7 @@ def game_spec(name: str) -> dict[str, Any]:
         names.
 
     Raises:
-        ValueError: No such game.
+        ValueError: No such game or option, or an option is out of range.
     """
 
 def physics_step(

@@ -64,7 +64,7 @@ def examine() -> Iterator[Finding]:
 def _python() -> Finding:
     version = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        hint = "cogrs is not tested on free-threaded Python; importing it turns the lock on"
+        hint = "cogrs is not tested on free-threaded Python; importing it turns the GIL on"
         return Finding("note", "Python", f"{version}, free-threaded", hint)
     return Finding("ok", "Python", version)
 

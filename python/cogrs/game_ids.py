@@ -26,6 +26,8 @@ BUILT_IN_GAMES = {
     "mountain_car": ("MountainCar-v0", 200),
     "mountain_car_continuous": ("MountainCarContinuous-v0", 999),
     "pendulum": ("Pendulum-v1", 200),
+    "repeat_previous": ("RepeatPrevious-v0", 1000),
+    "tmaze": ("TMaze-v0", 500),
 }
 """By name: the id, without the namespace `cogrs`; and the actions after which an episode ends."""
 

@@ -60,8 +60,9 @@ def _share(name: str, array: npt.NDArray[Any]) -> Any:
         if array.size == 0 or name in _KEPT:
             return array
         raise TypeError(
-            f"{name}: expected a dtype of at most 32 bits, got {array.dtype}, which JAX would cut: "
-            'make the template one of 32 bits, or call jax.config.update("jax_enable_x64", True)'
+            f"{name}: expected a dtype of at most 32 bits, got {array.dtype}, which JAX would "
+            "convert to 32 bits: use a 32-bit template, or call "
+            'jax.config.update("jax_enable_x64", True)'
         )
     try:
         if array.dtype.isbuiltin == 2 or not array.flags.c_contiguous:

@@ -140,6 +140,8 @@ MOST_PRIORITY_CLIENTS: Final = 1_024
 """Clients whose priorities one request has; each gets a message of its own."""
 MOST_SAMPLES: Final = 65_536
 """Samples per request."""
+MOST_REFUSED_SAMPLERS: Final = 1_024
+"""Samplers of which a server measures how long they wait for its rate limiter."""
 MOST_CLIENTS_OF_KEY: Final = 4_096
 """Clients per key whose totals and caches only that key may send."""
 LARGEST_KEY_FILE: Final = 1 << 16

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.nested import is_container
-from cogrs.replay.batch import Entry
+from cogrs.replay.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,6 +28,9 @@ pub enum Error {
     /// A call that the present state does not allow.
     #[error("{0}")]
     State(String),
+    /// Fewer entries than a batch needs.
+    #[error("{0}")]
+    TooFew(String),
     /// A position that does not exist.
     #[error("{0}")]
     Index(String),

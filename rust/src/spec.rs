@@ -24,7 +24,7 @@ pub enum Field {
 }
 
 /// Dimensions of a field at most: the 32 that every NumPy has, less those for rows and stacked frames.
-const MAX_DIMS: usize = 30;
+pub(crate) const MAX_DIMS: usize = 30;
 
 /// Dimensions of a reward at most: settings have two numbers for each.
 const MAX_REWARD_DIMS: usize = 1 << 17;
@@ -149,7 +149,11 @@ impl EntrySpec {
             let size = spec[field].checked_nbytes();
             let sum = size.and_then(|size| total.checked_add(size));
             total = sum.filter(|&sum| isize::try_from(sum).is_ok()).ok_or_else(|| {
-                Error::value(name, "a size within the address space", shape_text(shape))
+                Error::value(
+                    name,
+                    "a shape whose bytes fit into the address space",
+                    shape_text(shape),
+                )
             })?;
         }
         for field in [Field::Reward, Field::Prob, Field::Value, Field::Qvest] {

@@ -80,12 +80,16 @@ def same(ours: Any, theirs: Any) -> None:
         assert list(ours) == list(theirs)
         for key, value in ours.items():
             same(value, theirs[key])
-    elif isinstance(ours, tuple):
+    elif isinstance(ours, tuple | list):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             same(one, other)
     elif isinstance(ours, np.ndarray):
         assert ours.dtype == theirs.dtype
+        if ours.dtype == object:
+            assert ours.shape == theirs.shape
+            same(list(ours.flat), list(theirs.flat))
+            return
         np.testing.assert_array_equal(ours, theirs)
     else:
         assert ours == theirs

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 gymnasium = pytest.importorskip("gymnasium")
-from gymnasium.vector import AutoresetMode  # noqa: E402
-
 import cogrs  # noqa: E402
 from cogrs.collector import ContextOptions, VectorEnv  # noqa: E402
 from tests.collector import sample_environments  # noqa: E402
@@ -43,22 +41,27 @@ def test_name_unlike_all_games_gets_no_suggestion() -> None:
 
 
 @pytest.mark.parametrize("env", ["cartpole", "CartPole-v1", sample_environments.Counting])
+@pytest.mark.parametrize("option", ["shared_memory", "context", "daemon", "worker"])
+def test_option_of_async_vector_env_names_processes(env: Any, option: str) -> None:
+    with pytest.raises(TypeError, match=f"{option}: VectorEnv has no such option: .*processes=k"):
+        VectorEnv(env, 2, **{option: None})
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("processes", 2, "num_threads.*GCWrapper has processes"),
-        ("autoreset_mode", AutoresetMode.SAME_STEP, "AutoresetMode.NEXT_STEP"),
-        ("autoreset_mode", "SameStep", "AutoresetMode.NEXT_STEP"),
-        ("observation_mode", "different", "the same spaces"),
-        ("on_error", "restart", r"reset\(\)"),
-        ("env_kwargs", {"length": 3}, "more keyword arguments"),
+        ("processes", -1, "processes: expected an integer from 0 to"),
+        ("on_error", "drop", "on_error: expected 'raise' or 'restart', got 'drop'"),
+        ("max_restarts", -1, "max_restarts: expected an integer"),
+        ("restart_backoff", -1.0, "restart_backoff: "),
+        ("copy", 3, "copy: expected"),
     ],
 )
-def test_option_of_other_vectors_names_its_replacement(
-    env: Any, option: str, value: Any, words: str
+def test_option_of_a_vector_out_of_its_range_is_refused(
+    option: str, value: Any, words: str
 ) -> None:
-    with pytest.raises(TypeError, match=f"{option}: VectorEnv has no such option: .*{words}"):
-        VectorEnv(env, 2, **{option: value})
+    with pytest.raises(ValueError, match=words):
+        VectorEnv(sample_environments.Counting, 2, **{option: value})
 
 
 @pytest.mark.parametrize(
@@ -88,12 +91,11 @@ def test_misspelt_option_of_a_game_context_is_suggested(option: str, meant: str)
             cogrs.GameContext("gymnasium", ContextOptions(), env, **{option: 3})
 
 
-def test_option_of_a_built_in_game_context_names_game_options() -> None:
-    for option in ("max_episode_steps", "max_steps"):
-        with pytest.raises(
-            TypeError, match=rf"{option}: .*cartpole.GameOptions\(max_episode_steps"
-        ):
-            cogrs.GameContext("cartpole", ContextOptions(), **{option: 3})
+def test_misspelt_option_of_a_built_in_game_context_is_suggested() -> None:
+    with pytest.raises(TypeError, match=r"max_episode_step: .*you mean 'max_episode_steps'"):
+        cogrs.GameContext("cartpole", ContextOptions(), max_episode_step=3)
+    context: Any = cogrs.GameContext("cartpole", ContextOptions(), max_episode_steps=3)
+    assert context.options.max_episode_steps == 3
 
 
 def test_exception_of_the_environment_is_passed_on() -> None:

@@ -91,26 +91,62 @@ def test_vector_has_the_observations_and_actions_of_sync_vector_env(
     theirs.close()
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Text(5),
-        spaces.Sequence(spaces.Discrete(3)),
-        spaces.Dict({"s": spaces.Text(3), "r": spaces.Box(0, 1, (2,))}),
-        spaces.Tuple([spaces.OneOf([spaces.Discrete(2), spaces.Box(0, 1, (2,))])]),
-    ],
-    ids=str,
-)
-def test_spaces_without_a_fixed_shape_are_batched_by_gymnasium(space: Any) -> None:
-    def make() -> Sampled:
-        return Sampled(deepcopy(space), spaces.Discrete(2))
+class Letters(spaces.Space[str]):
+    """A space that Gymnasium does not know: one letter."""
 
-    ours, theirs = VectorEnv(make, 3), SyncVectorEnv([make] * 3)
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return "abc"[int(self.np_random.integers(3))]
+
+    def contains(self, x: Any) -> bool:
+        return x in ("a", "b", "c")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Letters)
+
+
+SHAPELESS: list[Any] = [
+    Letters(),
+    spaces.Text(5),
+    spaces.Sequence(spaces.Discrete(3)),
+    spaces.Sequence(spaces.Box(0, 1, (2,)), stack=True),
+    spaces.Graph(spaces.Box(0, 1, (2,)), spaces.Discrete(3)),
+    spaces.OneOf([spaces.Discrete(2), spaces.Text(4)]),
+    spaces.Dict({"s": spaces.Text(3), "r": spaces.Box(0, 1, (2,)), "a": Letters()}),
+    spaces.Tuple([spaces.OneOf([spaces.Discrete(2), spaces.Box(0, 1, (2,))])]),
+]
+
+
+def equal(ours: Any, theirs: Any) -> None:
+    """Assert as `same` does; instances of graphs are compared part by part."""
+    if isinstance(ours, spaces.GraphInstance):
+        same(tuple(ours), tuple(theirs))
+    elif isinstance(ours, tuple) and len(ours) == len(theirs):
+        for one, other in zip(ours, theirs, strict=True):
+            equal(one, other)
+    else:
+        same(ours, theirs)
+
+
+@pytest.mark.parametrize("space", SHAPELESS, ids=lambda space: type(space).__name__)
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_spaces_without_a_fixed_shape_are_batched_by_gymnasium(
+    space: Any, num_threads: int
+) -> None:
+    def make() -> Sampled:
+        return Sampled(deepcopy(space), deepcopy(space))
+
+    ours, theirs = VectorEnv(make, 3, num_threads=num_threads), SyncVectorEnv([make] * 3)
     assert ours.observation_space == theirs.observation_space
-    same(ours.reset(seed=4), theirs.reset(seed=4))
+    assert ours.action_space == theirs.action_space
+    equal(ours.reset(seed=4), theirs.reset(seed=4))
+    ours.action_space.seed(1)
     for _ in range(8):
-        actions = np.array([0, 1, 0])
-        same(ours.step(actions), theirs.step(actions))
+        actions = ours.action_space.sample()
+        equal(ours.step(actions), theirs.step(actions))
+    for one, other in zip(ours.envs, theirs.envs, strict=True):
+        equal(tuple(one.taken), tuple(other.taken))
+    ours.close()
+    theirs.close()
 
 
 def test_keys_with_dots_do_not_collide() -> None:

@@ -160,7 +160,9 @@ def test_environment_that_hangs_is_abandoned_by_close() -> None:
     envs = VectorEnv(Hanging, 2, num_threads=2)
     envs.reset(seed=1)
     with pytest.warns(
-        RuntimeWarning, match=r"is abandoned \(thread cogrs-environments-0, cogrs-environments-1"
+        RuntimeWarning,
+        match=r"^environment 0, environment 1 did not return .* is abandoned "
+        r"\(thread cogrs-environments-0, cogrs-environments-1\)$",
     ):
         envs.close()
     released.set()

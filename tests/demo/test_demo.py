@@ -155,6 +155,7 @@ def test_demo_learns_until_ctrl_c(start, tmp_path):
     last = metrics_of(folder_of(tmp_path))[-1]
     assert last["caches"] > 0
     assert last["updates"] > 0
+    assert last["samples_per_insert"] > 0
     assert last["loss"] > 0
 
 

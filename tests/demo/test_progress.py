@@ -99,3 +99,21 @@ def test_display_prints_few_and_short_lines(clock, progress, tmp_path, capsys):
     rows = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert 58 <= len(rows) <= 62
     assert json.loads(rows[-1])["trials"] == progress.trials
+
+
+def test_summary_shows_the_ratio_and_how_long_actors_and_learner_waited(progress):
+    limiter = {
+        "samples_per_insert": 7.96,
+        "insert_wait_seconds": 3.21,
+        "sample_wait_seconds": 12.04,
+    }
+    progress.take({**LEARNER, "limiter": limiter})
+    rows = dict(progress.rows())
+    assert rows["samples"] == "8.0 per step"
+    assert rows["waits"] == "actors 3.2 s to insert, learner 12.0 s for samples"
+    assert progress.figures()["samples_per_insert"] == 7.96
+    assert progress.figures()["insert_wait_seconds"] == 3.21
+
+
+def test_summary_of_a_run_without_a_report_of_the_learner_shows_no_waits(progress):
+    assert dict(progress.rows())["waits"] == "actors 0.0 s to insert, learner 0.0 s for samples"

@@ -57,6 +57,10 @@ OTHER_SETTINGS = {
     "new_priority": "max",
     "priority_epsilon": 0.375,
     "frame_padding": "zero",
+    "sequence_eta": 0.25,
+    "sampler": "lifo",
+    "max_times_sampled": 3,
+    "remover": "lowest",
 }
 """Settings, none of which is the default; the reward has two dimensions."""
 

@@ -101,7 +101,8 @@ class NaiveWriter:
             # An episode without entries makes none go that has some.
             empty = [k for k, each in enumerate(memory.episodes) if not len(each)]
             newest = len(memory.episodes) - 1
-            memory.episodes.pop(newest if newest in empty else empty[0] if empty else 0)
+            first = 0 if memory.remover == "fifo" else newest - 1
+            memory.episodes.pop(newest if newest in empty else empty[0] if empty else first)
 
     def _add_final(self, state: Any, info: Any, bootstrap: Any) -> None:
         zero = {name: np.zeros_like(self.memory.templates[name]) for name in FIELDS}
@@ -131,6 +132,8 @@ class NaiveMemory(NaiveWriter):
         self.new_priority: str | float = "returns"
         self.priority_epsilon = 0.0
         self.frame_padding = "none"
+        self.remover = "fifo"
+        self._max_times_sampled = 0
         self.largest = 1.0
         self._discount_factor = [1.0] * templates["r"].size
         self._reward_coeff = [1.0] * templates["r"].size
@@ -150,6 +153,17 @@ class NaiveMemory(NaiveWriter):
     @reward_coeff.setter
     def reward_coeff(self, value: list[float]) -> None:
         self._reward_coeff = [*value, *self._reward_coeff[len(value) :]]
+
+    @property
+    def max_times_sampled(self) -> int:
+        return self._max_times_sampled
+
+    @max_times_sampled.setter
+    def max_times_sampled(self, value: int) -> None:
+        self._max_times_sampled = value
+        for episode in self.episodes:
+            for entry in episode.entries:
+                entry.times = min(entry.times, value)
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -180,7 +194,8 @@ class NaiveMemory(NaiveWriter):
     def is_drawable(self, episode: NaiveEpisode, t: int) -> bool:
         """Whether a sample of step t stays in its episode under the present settings."""
         stacked = t >= self.frame_stack - 1 or self.frame_padding != "none"
-        return stacked and self.step_of_next(episode, t) is not None
+        limit, times = self.max_times_sampled, episode.entries[t].times
+        return stacked and self.step_of_next(episode, t) is not None and not 0 < limit <= times
 
     def step_of_next(self, episode: NaiveEpisode, t: int) -> int | None:
         """The step of `next`, if there is one."""
@@ -267,7 +282,7 @@ class NaiveMemory(NaiveWriter):
     def make_room(self, count: int) -> None:
         self.check_room(count)
         while self.num_entry + count > self.max_step:
-            self.episodes.pop(0)
+            self.episodes.pop(0 if self.remover == "fifo" else -1)
 
     def renew(self, episode: NaiveEpisode, steps: range) -> None:
         """Give entries the weight of new ones, where that is not made of returns."""

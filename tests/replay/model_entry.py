@@ -51,6 +51,8 @@ class NaiveEntry:
     exponent: float = 1.0
     given: float | None = None
     """A weight that is not made of an error."""
+    times: int = 0
+    """How often it was drawn under a limit."""
 
     def _weight(self, error: float | None) -> float:
         if self.base == 0:

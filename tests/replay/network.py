@@ -32,10 +32,14 @@ _OPTIONS = (
     "log_seconds",
     "ids",
     "nstep",
+    "sequences",
+    "recurrent",
+    "recurrent_period",
     "key",
     "allow",
     "allow_samplers",
     "insecure",
+    "limiter",
 )
 
 

@@ -195,9 +195,11 @@ def test_weight_is_another_name_of_the_initial_weight() -> None:
         made.add_entry(*entry, 2.0)
         made.add_entry(*entry, init_w=2.0)
         made.add_entry(*entry, weight=2.0)
-        with pytest.raises(TypeError, match="init_w: expected a number, got nothing"):
+        with pytest.raises(TypeError, match="init_w: expected a number, got None"):
             made.add_entry(*entry)
-        with pytest.raises(TypeError, match="weight: expected nothing beside init_w"):
+        with pytest.raises(
+            TypeError, match="weight: expected only one of init_w and weight, got both"
+        ):
             made.add_entry(*entry, 1.0, weight=1.0)
         for bad, error in ((-1.0, ValueError), (np.nan, ValueError), ("1", TypeError)):
             with pytest.raises(error, match="init_w"):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cogrs import KeyPair, ReplayMemoryClient, ReplaySampler, cli
+from cogrs import KeyPair, RateLimiter, ReplayMemoryClient, ReplaySampler, cli
 from cogrs.replay.config import start_server
 from tests.replay import build, network
 from tests.replay.network import arrived, connected, eventually
@@ -190,4 +190,42 @@ def test_command_runs_until_a_signal_ends_the_process(tmp_path: Path, kind: int)
 @pytest.mark.parametrize("path", [None, 3, ["replay.toml"]], ids=repr)
 def test_argument_other_than_a_path_is_a_type_error(path: Any) -> None:
     with pytest.raises(TypeError, match="path: expected a path, got"):
+        start_server(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "limiter"),
+    [
+        ("samples_per_insert = 2\nmin_size = 10\nerror_buffer = 40", RateLimiter(2.0, 10, 40.0)),
+        (
+            "samples_per_insert = 2.0\nmin_size = 10\nerror_buffer = [0, 40]",
+            RateLimiter(2.0, 10, (0.0, 40.0)),
+        ),
+        ("min_size = 10", RateLimiter.min_size(10)),
+        ("queue = 10", RateLimiter.queue(10)),
+    ],
+)
+def test_rate_limiter_of_a_config_file(tmp_path: Path, table: str, limiter: RateLimiter) -> None:
+    with start_server(
+        written(tmp_path, f"n_caches = 1\n{TEMPLATES}\n[limiter]\n{table}")
+    ) as server:
+        assert server.limiter == limiter
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("", "limiter: expected samples_per_insert, min_size, error_buffer; or min_size; or queue"),
+        ("queue = 1\nmin_size = 1", "limiter: expected .*got queue, min_size"),
+        ("samples_per_insert = 2", "limiter: expected .*got samples_per_insert"),
+        ("queue = 0", "limiter.size: "),
+        ("queue = 'x'", "limiter.size: "),
+        ("samples_per_insert = -1\nmin_size = 1\nerror_buffer = 9", "limiter.samples_per_insert: "),
+    ],
+)
+def test_rate_limiter_of_a_config_file_that_is_not_valid(
+    tmp_path: Path, table: str, expected: str
+) -> None:
+    path = written(tmp_path, f"n_caches = 1\n{TEMPLATES}\n[limiter]\n{table}")
+    with pytest.raises(ValueError, match=expected):
         start_server(path)

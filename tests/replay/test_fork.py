@@ -76,6 +76,8 @@ calls = {
     "sync_sizes": lambda: client.sync_sizes(4),
     "sync_sizes while another asks": lambda: deaf.sync_sizes(4),
     "update_counter": lambda: client.update_counter(),
+    "may_insert": lambda: client.may_insert(),
+    "wait_to_insert": lambda: client.wait_to_insert(timeout=5),
     "push_cache": lambda: client.push_cache(),
     "write_log": lambda: client.write_log("line"),
     "sub_bytes": lambda: client.sub_bytes("t", timeout=5),
@@ -111,5 +113,5 @@ def test_client_is_refused_after_a_fork_at_once_and_the_parent_goes_on() -> None
     assert done.stderr == ""
     *children, parent = done.stdout.splitlines()
     assert [line for line in children if not line.endswith(": True")] == []
-    assert len(children) == 9
+    assert len(children) == 11
     assert parent == "parent: b'm'"

@@ -10,7 +10,7 @@ import zmq
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cogrs import ReplayMemoryServer
+from cogrs import RateLimiter, ReplayMemoryServer
 from cogrs.replay.metrics import Metrics
 from tests.replay import build, network
 from tests.replay.network import arrived, connected, eventually, full_pair, made
@@ -204,3 +204,23 @@ def test_scrape_over_http() -> None:
             thread.join()
     assert "\ncogrs_replay_caches_received_total 2.0\n" in text
     assert f'{CLIENT}{{client="{client.uuid:08x}"}} 1.0\n' in text
+
+
+def test_metrics_of_a_rate_limiter_agree_with_its_stats() -> None:
+    limiter = RateLimiter(2.0, 10, 40.0)
+    with full_pair(1, reuse_cache=True, limiter=limiter) as (server, client):
+        client.update_counter()
+        client.push_cache()
+        server.get_batch(30, wait=network.SLACK)
+        with pytest.raises(TimeoutError):
+            server.get_batch(40, wait=0.01)
+        stats, found = server.stats().limiter, measured(server)
+    prefix = "cogrs_replay_limiter_"
+    assert {name: value[""] for name, value in found.items() if name.startswith(prefix)} == {
+        f"{prefix}inserts_total": 20,
+        f"{prefix}samples_total": 30,
+        f"{prefix}sample_wait_seconds_total": stats.sample_wait_seconds,
+        f"{prefix}insert_wait_seconds_total": 0,
+        f"{prefix}samples_per_insert": 1.5,
+    }
+    assert stats.sample_wait_seconds > 0

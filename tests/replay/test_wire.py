@@ -98,7 +98,7 @@ def test_garbage_is_a_wire_error_or_a_header_of_this_version(garbage: bytes) -> 
 @pytest.mark.parametrize("version", [0, 1, 3, 2**32 - 1])
 def test_other_versions_are_refused_by_number(version: int) -> None:
     frame = pb.Header(version=version, sizes_request=pb.SizesRequest()).SerializeToString()
-    with pytest.raises(WireError, match=f"version {version}, this is version 2"):
+    with pytest.raises(WireError, match=f"version {version}; this cogrs speaks version 2"):
         wire.decode(frame)
 
 

@@ -51,6 +51,20 @@ def test_timeout_ms_is_the_deprecated_timeout_in_milliseconds() -> None:
             ActorWorker(client, decide, timeout_ms=20).close()
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "got"),
+    [("5", TypeError, "str"), (None, TypeError, "NoneType"), (float("nan"), ValueError, "nan")],
+)
+def test_timeout_ms_that_is_not_a_number_raises_an_error_with_its_name(given, error, got) -> None:
+    with (
+        made_server() as server,
+        network.connected(server) as client,
+        pytest.warns(DeprecationWarning, match="timeout_ms= is now timeout="),
+        pytest.raises(error, match=f"^timeout_ms: expected a finite number, got {got}$"),
+    ):
+        ActorWorker(client, decide, timeout_ms=given)
+
+
 def test_wait_is_the_deprecated_name_of_the_timeout_of_a_learners_step() -> None:
     with made_server() as server:
         worker = LearnerWorker(server, lambda batch: {}, lambda: b"parameters")

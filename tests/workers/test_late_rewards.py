@@ -74,6 +74,32 @@ async def test_each_actor_of_each_trial_has_its_own_recurrent_state() -> None:
 
 
 @on_loop
+async def test_memory_stores_the_recurrent_states_that_the_policy_had() -> None:
+    """The state counts the steps of a trial, from the memory's first one."""
+
+    def policy(states: Any, counts: Any) -> Decision:
+        return world.decide(states)._replace(recurrent=counts + 1)
+
+    server = {"recurrent": np.full(2, 10.0), "recurrent_period": 2}
+    async with stage(policy, length=6, actors=2, server=server) as on:
+        await on.play(4)
+        rem = on.worker.memory
+        assert rem.recurrent_period == 2
+        drawn = rem.sample_sequences(100, 1, sampler="uniform")
+        first = [int(rem.episode(at).id[0]) for at in range(rem.num_episode())]
+        for row, anchor in enumerate(drawn.anchor_id.tolist()):
+            begin = (anchor - max(each for each in first if each <= anchor)) // 2 * 2
+            assert drawn.recurrent[row].tolist() == [10 + begin] * 2
+
+
+@on_loop
+async def test_worker_refuses_another_recurrent_state_than_the_memory_stores() -> None:
+    with pytest.raises(ValueError, match=r"recurrent: expected the memory's, float64 \(2,\)"):
+        async with stage(recurrent=np.zeros(2), server={"recurrent": np.ones(2)}):
+            pass
+
+
+@on_loop
 async def test_undeclared_recurrent_state_is_an_error(caplog: Any) -> None:
     def policy(states: Any) -> Decision:
         return world.decide(states)._replace(recurrent=states)

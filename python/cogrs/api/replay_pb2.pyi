@@ -13,12 +13,16 @@ Every message is multipart, and its first frame is a Header:
              [Header with Cache | weight | ids | nstep_return | nstep_discount | field ...]
   PUB/SUB    [topic | Header with Publication | message]
 
-Frames behind a header are raw bytes, little-endian. Weights are float32, one a sample. Ids (uint64)
+Where a server's caches hold sequences, rows are sequences: frames are weight, valid, learn, is_first, terminated,
+truncated (one byte per step), recurrent, id (uint64 per step), anchor_id (uint64), sender, n-step returns and
+discounts, and all seven fields.
+
+Frames behind a header are raw bytes, little-endian. Weights are float32, one per sample. Ids (uint64)
 and, in samples that a server gives, senders (uint32) are there only with `ids`; n-step returns and the
 discounts that go with them (float32, of reward's shape) only with `nstep`.
 Fields are those that the flags name, prev's and then next's in the order state, action,
-reward, prob, value, qvest, info: a frame a field, a row a sample, each row of the template's
-dtype and shape, the state with its stacked frames, oldest first.
+reward, prob, value, qvest, info: one frame per field, one row per sample. Rows have the template's dtype and shape;
+rows of the state have its stacked frames, oldest first.
 
 ZeroMQ matches the first frame of PUB/SUB with subscriptions, by prefix. It is one byte for the
 kind and the BLAKE2b digest of the topic, 32 bytes, so topics are matched exactly:
@@ -27,7 +31,7 @@ kind and the BLAKE2b digest of the topic, 32 bytes, so topics are matched exactl
   "m" digest nonce        a message to one subscriber that asked; the server makes up 16 bytes for each
   "a" digest              an announcement: the number of the topic's last message, no content
   "l" digest nonce        the topic's last message, to the one subscriber that subscribed to this
-                          key with 16 bytes of its own; number 0 says that there is none
+                          key with 16 bytes of its own; number 0: there is no message
 """
 
 from collections import abc as _abc
@@ -67,10 +71,11 @@ class Header(_message.Message):
     PRIORITIES_REPLY_FIELD_NUMBER: _builtins.int
     PUBLISH_FIELD_NUMBER: _builtins.int
     PUBLISH_REPLY_FIELD_NUMBER: _builtins.int
+    ALLOWANCE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Version of this protocol: 1. Messages of another one are dropped."""
+    """Version of this protocol: 2. Messages of another version are refused."""
     sender: _builtins.int
-    """Who sends: the uuid of a client's memory, or of a server's."""
+    """The sender: the uuid of a client's memory, or of a server's."""
     @_builtins.property
     def sizes_request(self) -> Global___SizesRequest: ...
     @_builtins.property
@@ -99,6 +104,12 @@ class Header(_message.Message):
     def publish(self) -> Global___Publish: ...
     @_builtins.property
     def publish_reply(self) -> Global___PublishReply: ...
+    @_builtins.property
+    def allowance(self) -> Global___Allowance:
+        """Of a server with a rate limiter: in each answer to a request, and in messages of the topic
+        "cogrs.allowance", whose headers have no body.
+        """
+
     def __init__(
         self,
         *,
@@ -118,16 +129,66 @@ class Header(_message.Message):
         priorities_reply: Global___PrioritiesReply | None = ...,
         publish: Global___Publish | None = ...,
         publish_reply: Global___PublishReply | None = ...,
+        allowance: Global___Allowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance", b"_allowance", "allowance", b"allowance", "body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance", b"_allowance", "allowance", b"allowance", "body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__allowance: _TypeAlias = _typing.Literal["allowance"]  # noqa: Y015
+    _WhichOneofArgType__allowance: _TypeAlias = _typing.Literal["_allowance", b"_allowance"]  # noqa: Y015
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["sizes_request", "sizes", "counter", "counter_reply", "refusal", "cache", "log", "publication", "samples_request", "samples", "priorities", "priorities_reply", "publish", "publish_reply"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allowance) -> _WhichOneofReturnType__allowance | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___Header: _TypeAlias = Header  # noqa: Y015
+
+@_typing.final
+class Allowance(_message.Message):
+    """How a server's rate limiter stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    INSERTS_FIELD_NUMBER: _builtins.int
+    STARVED_FIELD_NUMBER: _builtins.int
+    MOST_SAMPLES_FIELD_NUMBER: _builtins.int
+    server: _builtins.int
+    """Names a server object; `number` counts its allowances from 1, so that the newest one counts."""
+    number: _builtins.int
+    inserts: _builtins.int
+    """How many entries may still be inserted; absent if there is no limit at present."""
+    starved: _builtins.bool
+    """Whether a learner waits for samples, and lacks nothing but caches that have some."""
+    most_samples: _builtins.int
+    """The largest number of samples that one request can ever be given; absent if all can."""
+    def __init__(
+        self,
+        *,
+        server: _builtins.int = ...,
+        number: _builtins.int = ...,
+        inserts: _builtins.int | None = ...,
+        starved: _builtins.bool = ...,
+        most_samples: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_inserts", b"_inserts", "_most_samples", b"_most_samples", "inserts", b"inserts", "most_samples", b"most_samples"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_inserts", b"_inserts", "_most_samples", b"_most_samples", "inserts", b"inserts", "most_samples", b"most_samples", "number", b"number", "server", b"server", "starved", b"starved"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__inserts: _TypeAlias = _typing.Literal["inserts"]  # noqa: Y015
+    _WhichOneofArgType__inserts: _TypeAlias = _typing.Literal["_inserts", b"_inserts"]  # noqa: Y015
+    _WhichOneofReturnType__most_samples: _TypeAlias = _typing.Literal["most_samples"]  # noqa: Y015
+    _WhichOneofArgType__most_samples: _TypeAlias = _typing.Literal["_most_samples", b"_most_samples"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__inserts) -> _WhichOneofReturnType__inserts | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_samples) -> _WhichOneofReturnType__most_samples | None: ...
+
+Global___Allowance: _TypeAlias = Allowance  # noqa: Y015
 
 @_typing.final
 class SizesRequest(_message.Message):
@@ -157,6 +218,8 @@ class Sizes(_message.Message):
     MAX_FRAME_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
     NSTEP_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    RECURRENT_FIELD_NUMBER: _builtins.int
     max_frame: _builtins.int
     """The largest frame that the server takes, in bytes."""
     ids: _builtins.bool
@@ -169,6 +232,14 @@ class Sizes(_message.Message):
 
     @_builtins.property
     def settings(self) -> Global___Settings: ...
+    @_builtins.property
+    def sequences(self) -> Global___Sequences:
+        """What the rows of caches are; transitions when it is absent."""
+
+    @_builtins.property
+    def recurrent(self) -> Global___Recurrent:
+        """The recurrent state that memories store; none when it is absent."""
+
     def __init__(
         self,
         *,
@@ -177,14 +248,87 @@ class Sizes(_message.Message):
         max_frame: _builtins.int = ...,
         ids: _builtins.bool = ...,
         nstep: _builtins.bool = ...,
+        sequences: Global___Sequences | None = ...,
+        recurrent: Global___Recurrent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__recurrent: _TypeAlias = _typing.Literal["recurrent"]  # noqa: Y015
+    _WhichOneofArgType__recurrent: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent"]  # noqa: Y015
+    _WhichOneofReturnType__sequences: _TypeAlias = _typing.Literal["sequences"]  # noqa: Y015
+    _WhichOneofArgType__sequences: _TypeAlias = _typing.Literal["_sequences", b"_sequences"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recurrent) -> _WhichOneofReturnType__recurrent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequences) -> _WhichOneofReturnType__sequences | None: ...
+
+Global___Sizes: _TypeAlias = Sizes  # noqa: Y015
+
+@_typing.final
+class Sequences(_message.Message):
+    """Sequences of steps, by the arguments of `sample_sequences`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LENGTH_FIELD_NUMBER: _builtins.int
+    BURN_IN_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    BORDER_FIELD_NUMBER: _builtins.int
+    length: _builtins.int
+    burn_in: _builtins.int
+    after: _builtins.int
+    period: _builtins.int
+    border: _builtins.str
+    """"clip", "shift" or "drop"."""
+    def __init__(
+        self,
+        *,
+        length: _builtins.int = ...,
+        burn_in: _builtins.int = ...,
+        after: _builtins.int = ...,
+        period: _builtins.int = ...,
+        border: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "border", b"border", "burn_in", b"burn_in", "length", b"length", "period", b"period"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Sizes: _TypeAlias = Sizes  # noqa: Y015
+Global___Sequences: _TypeAlias = Sequences  # noqa: Y015
+
+@_typing.final
+class Recurrent(_message.Message):
+    """The policy's recurrent state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    INITIAL_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    initial: _builtins.bytes
+    """Its value before the first step of an episode, little-endian."""
+    period: _builtins.int
+    """Steps from one stored state to the next."""
+    @_builtins.property
+    def template(self) -> Global___Template: ...
+    def __init__(
+        self,
+        *,
+        template: Global___Template | None = ...,
+        initial: _builtins.bytes = ...,
+        period: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initial", b"initial", "period", b"period", "template", b"template"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Recurrent: _TypeAlias = Recurrent  # noqa: Y015
 
 @_typing.final
 class Template(_message.Message):
@@ -231,6 +375,10 @@ class Settings(_message.Message):
     NEW_PRIORITY_FIELD_NUMBER: _builtins.int
     PRIORITY_EPSILON_FIELD_NUMBER: _builtins.int
     FRAME_PADDING_FIELD_NUMBER: _builtins.int
+    SEQUENCE_ETA_FIELD_NUMBER: _builtins.int
+    SAMPLER_FIELD_NUMBER: _builtins.int
+    MAX_TIMES_SAMPLED_FIELD_NUMBER: _builtins.int
+    REMOVER_FIELD_NUMBER: _builtins.int
     priority_exponent: _builtins.float
     mix_lambda: _builtins.float
     frame_stack: _builtins.int
@@ -243,6 +391,13 @@ class Settings(_message.Message):
     priority_epsilon: _builtins.float
     frame_padding: _builtins.str
     """"none", also when empty, "repeat" or "zero"."""
+    sequence_eta: _builtins.float
+    """Share of the largest error in the priority of a sequence; absent: 0.9."""
+    sampler: _builtins.str
+    """"prioritized", also when empty, or another sampler's name."""
+    max_times_sampled: _builtins.int
+    remover: _builtins.str
+    """"fifo", also when empty, "lifo", "lowest" or "highest"."""
     @_builtins.property
     def discount_factor(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -265,18 +420,24 @@ class Settings(_message.Message):
         new_priority: _builtins.str = ...,
         priority_epsilon: _builtins.float = ...,
         frame_padding: _builtins.str = ...,
+        sequence_eta: _builtins.float | None = ...,
+        sampler: _builtins.str = ...,
+        max_times_sampled: _builtins.int = ...,
+        remover: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "sequence_eta", b"sequence_eta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta", "cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "max_times_sampled", b"max_times_sampled", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "remover", b"remover", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff", "sampler", b"sampler", "sequence_eta", b"sequence_eta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__sequence_eta: _TypeAlias = _typing.Literal["sequence_eta"]  # noqa: Y015
+    _WhichOneofArgType__sequence_eta: _TypeAlias = _typing.Literal["_sequence_eta", b"_sequence_eta"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_eta) -> _WhichOneofReturnType__sequence_eta | None: ...
 
 Global___Settings: _TypeAlias = Settings  # noqa: Y015
 
 @_typing.final
 class Counter(_message.Message):
-    """What a client has ever closed and lost. The server keeps the largest that each sender told, so that a
+    """Totals of what a client has closed and lost. The server keeps the largest that each sender told, so that a
     message that is repeated or lost counts nothing twice.
     """
 
@@ -285,20 +446,30 @@ class Counter(_message.Message):
     EPISODES_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    INSERT_WAIT_US_FIELD_NUMBER: _builtins.int
+    RESTORED_FIELD_NUMBER: _builtins.int
     episodes: _builtins.int
     steps: _builtins.int
     dropped: _builtins.int
     """Published messages that it was too slow for; 0 from clients that do not tell."""
+    insert_wait_us: _builtins.int
+    """Microseconds that it has waited for the rate limiter of its servers; likewise."""
+    restored: _builtins.bool
+    """Whether steps that the server does not know yet were inserted earlier, as those of a checkpoint: its
+    rate limiter does not count them.
+    """
     def __init__(
         self,
         *,
         episodes: _builtins.int = ...,
         steps: _builtins.int = ...,
         dropped: _builtins.int = ...,
+        insert_wait_us: _builtins.int = ...,
+        restored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "episodes", b"episodes", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "episodes", b"episodes", "insert_wait_us", b"insert_wait_us", "restored", b"restored", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -360,11 +531,13 @@ class Cache(_message.Message):
     rows: _builtins.int
     """Samples."""
     weight_sum: _builtins.float
-    """Sum of all weights of the memory, when they were drawn."""
+    """The memory's share of batches, when they were drawn: the sum of all weights; under sampler "uniform" the number
+    of drawable entries, under samplers that choose by an order 1.
+    """
     template: _builtins.int
     """Digest of the memory's templates."""
     flags: _builtins.int
-    """Which fields follow: bit 0 is prev's state, bit 13 next's info."""
+    """Which fields follow: bit 0 is prev's state, bit 13 next's info. Of sequences: bit 31, and a number of their shape."""
     frame_stack: _builtins.int
     """States in a stack."""
     ids: _builtins.bool
@@ -399,7 +572,7 @@ class SamplesRequest(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
-    """How many; 0 asks for the sums alone."""
+    """Number of samples; 0 asks only for the sums."""
     number: _builtins.int
     """Comes back with the answer."""
     def __init__(
@@ -436,18 +609,18 @@ class Samples(_message.Message):
     rows: _builtins.int
     """Samples in this message."""
     weight_sum: _builtins.float
-    """What the server has after that: the sum of its caches' sums of weights, 0 when it has fewer than
+    """The server's state after that: the sum of its caches' sums of weights, 0 when it has fewer than
     n_caches, and samples that were not given yet.
     """
     unused: _builtins.int
     template: _builtins.int
-    """As of Cache."""
+    """As in Cache."""
     flags: _builtins.int
     frame_stack: _builtins.int
     ids: _builtins.bool
     nstep: _builtins.bool
     shortage: _builtins.str
-    """Why there are too few; empty when there are not."""
+    """The reason why there are too few samples; empty if there are enough."""
     def __init__(
         self,
         *,
@@ -483,6 +656,7 @@ class Priorities(_message.Message):
     IDS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     ABSOLUTE_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
     senders: _builtins.bytes
     """Of a request: the uuid of the client of each row, uint32, little-endian. Of a message: empty."""
     ids: _builtins.bytes
@@ -491,6 +665,8 @@ class Priorities(_message.Message):
     """Errors without exponent, float32, little-endian, finite and >= 0."""
     absolute: _builtins.bool
     """Whether `errors` are the weights themselves."""
+    sequences: _builtins.bool
+    """Whether ids are those of the anchors of sequences."""
     def __init__(
         self,
         *,
@@ -498,10 +674,11 @@ class Priorities(_message.Message):
         ids: _builtins.bytes = ...,
         errors: _builtins.bytes = ...,
         absolute: _builtins.bool = ...,
+        sequences: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["absolute", b"absolute", "errors", b"errors", "ids", b"ids", "senders", b"senders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absolute", b"absolute", "errors", b"errors", "ids", b"ids", "senders", b"senders", "sequences", b"sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

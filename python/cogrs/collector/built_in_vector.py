@@ -2,61 +2,84 @@
 
 A step fills the reply of the batch that it holds, gives the batch back and waits for the next one.
 The columns `ended` and `cut` mark the last state of an episode; the next step shows the first state
-of another, as autoreset mode NEXT_STEP has it.
+of another, as autoreset mode NEXT_STEP has it. With SAME_STEP a second round follows at once, in
+which games whose episode goes on stay where they are.
 """
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Dict, Discrete
 
 from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.options import ContextOptions, NotPicklable
-from cogrs.collector.suggest import check_options
+from cogrs.collector.vector_options import OWN_OPTIONS
+from cogrs.suggest import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
+    from cogrs import _core
     from cogrs.collector.batch import Arrays
     from cogrs.collector.context import GameContext
-    from cogrs.collector.delivery import Infos
-
-    Outcomes = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
+    from cogrs.collector.environments.vector_description import VectorDescription
 
 _OUTCOME = ("last_r", "ended", "cut")
 """The columns of a state beside those of its game."""
 
 
 class BuiltInVector(NotPicklable):
-    """The games of a `VectorEnv`: one batch of all of them, whose replies are the actions.
-
-    Attributes:
-        observation_space: That of each game.
-        action_space: Likewise.
-    """
+    """The games of a `VectorEnv`: one batch of all of them, whose replies are the actions."""
 
     _called = "VectorEnv of a built-in game"
 
-    def __init__(self, name: str, count: int, num_threads: int, options: Mapping[str, Any]) -> None:
-        """Create the games; TypeError or ValueError for a wrong option."""
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        num_threads: int,
+        options: Mapping[str, Any],
+        description: VectorDescription,
+        *,
+        same_step: bool,
+    ) -> None:
+        """Create the games, and add their spaces to the description.
+
+        TypeError or ValueError for a wrong option.
+        """
         self._module = importlib.import_module(f"cogrs.collector.games.{name}")
         self._count = count
         self._num_threads = num_threads
+        self._same_step = same_step
         known = [field.name for field in fields(self._module.GameOptions)]
-        check_options(options, [*known, "num_envs", "seed", "num_threads"], f"VectorEnv({name!r})")
+        check_options(options, [*known, *OWN_OPTIONS], f"VectorEnv({name!r})")
         self._options = self._module.GameOptions(**options)
         self._make()
         spec = self._context.spec
-        self.observation_space, self.action_space = _spaces(self._context)
+        observation, action = _spaces(self._context)
+        description.add(0, (observation, action, {"render_modes": []}, None))
+        self._parts = list(observation) if isinstance(observation, Dict) else None
         self._dtype, self._shape = np.dtype(spec.action[0]), tuple(spec.action[1])
-        self._given_shape = (count, *(self.action_space.shape or ()))
+        self._given_shape = (count, *(action.shape or ()))
+        self._numbers: range | None = None
+        if isinstance(action, Discrete):
+            self._numbers = range(int(action.start), int(action.start + action.n))
+        self._attributes = {
+            "observation_space": observation,
+            "action_space": action,
+            "metadata": {"render_modes": []},
+            "render_mode": None,
+            "spec": None,
+            **{field: getattr(self._options, field) for field in known},
+        }
 
     def _make(self) -> None:
         # Sorts rows by game.
@@ -68,9 +91,11 @@ class BuiltInVector(NotPicklable):
         self._context.AddCollectors({"step": ({**shown, "_batchsize": self._count}, {"a": ""})})
         self._context.make_batches()
         self._started = self._failed = False
-        self._infos: Infos | None = None
+        self._delivery: _core.CollectorDelivery | None = None
+        # By the number of the buffer: memory that games write to and read from.
+        self._columns: dict[int, _Columns] = {}
 
-    def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, list[Any]]:
+    def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, dict[str, Any]]:
         """Start episodes of these numbers, with their seeds; the others stay where they are."""
         if self._failed:
             self._context.Stop()
@@ -88,23 +113,60 @@ class BuiltInVector(NotPicklable):
             self._context.Start()
             self._started = True
             self._ready()
-        return self._observation(self._shown()), []
+        return self._observation(self._shown()), {}
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, list[Any]]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take an action in each; a wrong one is refused before a game moves."""
-        given = convert("actions", actions, self._dtype, self._given_shape)
+        if (
+            type(actions) is not np.ndarray
+            or actions.dtype != self._dtype
+            or actions.shape != self._given_shape
+        ):
+            actions = convert("actions", actions, self._dtype, self._given_shape)
         self._ready()
-        assert self._infos is not None
-        batch, reply = self._context.batch(self._infos)
-        assert reply is not None
-        self._check_numbers(given, batch[0])
-        reply[0]["a"][...] = given.reshape((self._count, *self._shape))
+        columns = self._shown()
+        if self._numbers is not None:
+            self._check_numbers(self._numbers, actions, columns)
+        columns.actions[...] = actions.reshape(columns.actions.shape)
         self._go_on()
-        shown = self._shown()
-        return self._observation(shown), *_outcomes(shown), []
+        columns = self._shown()
+        # Copies: the arrays are the caller's.
+        rewards = columns.rewards.astype(np.float64)
+        terminated, truncated = columns.ended.copy(), columns.cut.copy()
+        shown = self._observation(columns)
+        if not (self._same_step and (terminated.any() or truncated.any())):
+            return shown, rewards, terminated, truncated, {}
+        first, infos = self._begin_next(shown, terminated | truncated)
+        return first, rewards, terminated, truncated, infos
+
+    def _begin_next(self, shown: Any, over: npt.NDArray[np.bool_]) -> tuple[Any, dict[str, Any]]:
+        """Return the states once ended episodes are followed by others, and infos with the last."""
+        self._context.stay_each(np.flatnonzero(~over).tolist())
+        self._go_on()
+        final = np.full(self._count, None, object)
+        for number in np.flatnonzero(over).tolist():
+            final[number] = self._row(shown, number)
+        infos = {"final_obs": final, "_final_obs": over, "final_info": {}}
+        return self._observation(self._shown()), {**infos, "_final_info": over.copy()}
+
+    def _row(self, shown: Any, number: int) -> Any:
+        if self._parts is None:
+            return shown[number]
+        return {part: shown[part][number, ...] for part in self._parts}
 
     def render(self) -> None:
         """Return None: built-in games render nothing."""
+
+    def call(self, name: str, _args: Any, _kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute that all games have; AttributeError for others."""
+        if name not in self._attributes:
+            expected = f"one of {sorted(self._attributes)} of a built-in game"
+            raise AttributeError(f"{name}: expected {expected}")
+        return (self._attributes[name],) * self._count
+
+    def set_attr(self, name: str, _values: Any) -> None:
+        """Raise an AttributeError: options are given to VectorEnv."""
+        raise AttributeError(f"{name}: attributes of built-in games cannot be set")
 
     def close(self) -> None:
         """Stop the games."""
@@ -112,52 +174,66 @@ class BuiltInVector(NotPicklable):
 
     def _ready(self) -> None:
         """Wait for the batch of all games, which after Ctrl-C may not have come yet."""
-        if self._infos is None:
+        if self._delivery is None:
             try:
-                self._infos = self._context.Wait()
+                self._delivery = self._context.take(None, None)
             except GameError:
                 self._failed = True
                 raise
 
     def _go_on(self) -> None:
-        infos, self._infos = self._infos, None
-        assert infos is not None
-        self._context.Steps(infos)
+        delivery, self._delivery = self._delivery, None
+        assert delivery is not None
+        self._context.give_back(delivery)
         self._ready()
 
-    def _check_numbers(self, actions: npt.NDArray[Any], shown: Arrays) -> None:
+    def _check_numbers(self, numbers: range, actions: npt.NDArray[Any], shown: _Columns) -> None:
         """Refuse numbers outside a Discrete space, except where an action is ignored."""
-        space = self.action_space
-        if not isinstance(space, gymnasium_module().spaces.Discrete):
-            return
         # A negative number becomes a large one, so that one comparison is enough.
-        choices = (actions - space.start).view(np.uint64)
-        if choices.max() < space.n:
+        if numbers.start == 0 and actions.view(np.uint64).max() < numbers.stop:
             return
-        _, terminated, truncated = _outcomes(shown)
-        wrong = np.flatnonzero((choices >= space.n) & ~(terminated | truncated))
+        inside = (actions >= numbers.start) & (actions < numbers.stop)
+        wrong = np.flatnonzero(~(inside | shown.ended | shown.cut))
         if wrong.size:
-            expected = f"integers in [{space.start}, {space.start + space.n})"
+            expected = f"integers in [{numbers.start}, {numbers.stop})"
             got = f"{actions[wrong[0]]} for environment {wrong[0]}"
             raise ValueError(f"actions: expected {expected}, got {got}")
 
-    def _shown(self) -> Arrays:
-        assert self._infos is not None
-        return self._context.batch(self._infos)[0][0]
+    def _shown(self) -> _Columns:
+        delivery = self._delivery
+        assert delivery is not None
+        columns = self._columns.get(delivery.buffer)
+        if columns is None:
+            columns = self._columns[delivery.buffer] = self._columns_of(delivery)
+        return columns
 
-    def _observation(self, shown: Arrays) -> Any:
+    def _columns_of(self, delivery: _core.CollectorDelivery) -> _Columns:
+        batch, reply = self._context.buffer(delivery.gid, delivery.buffer, self._count)
+        assert reply is not None
+        shown, actions = batch[0], reply[0]["a"]
+        return _Columns(
+            {part: shown[part] for part in self._parts or ("s",)},
+            shown["last_r"],
+            shown["ended"].view(np.bool_),
+            shown["cut"].view(np.bool_),
+            actions.reshape((self._count, *self._shape)),
+        )
+
+    def _observation(self, columns: _Columns) -> Any:
         """Return copies of a batch's arrays in the form of the space."""
-        if isinstance(self.observation_space, gymnasium_module().spaces.Dict):
-            return {part: shown[part].copy() for part in self.observation_space}
-        return shown["s"].copy()
+        if self._parts is None:
+            return columns.shown["s"].copy()
+        return {part: array.copy() for part, array in columns.shown.items()}
 
 
-def _outcomes(shown: Arrays) -> Outcomes:
-    return (
-        np.array(shown["last_r"], np.float64),
-        np.array(shown["ended"], np.bool_),
-        np.array(shown["cut"], np.bool_),
-    )
+class _Columns(NamedTuple):
+    """Arrays of one of the batches that are filled in turn."""
+
+    shown: Arrays
+    rewards: npt.NDArray[np.float32]
+    ended: npt.NDArray[np.bool_]
+    cut: npt.NDArray[np.bool_]
+    actions: npt.NDArray[Any]
 
 
 def _spaces(context: GameContext) -> tuple[Any, Any]:

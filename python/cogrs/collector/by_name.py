@@ -7,8 +7,8 @@ import inspect
 from typing import Any
 
 from cogrs.collector.options import ContextOptions
-from cogrs.collector.suggest import suggestion
 from cogrs.game_ids import BUILT_IN_GAMES
+from cogrs.suggest import suggestion
 
 BUILT_IN = tuple(BUILT_IN_GAMES)
 """Games in Rust, by the names of their modules in `cogrs.collector.games`."""
@@ -25,9 +25,11 @@ class CreatesByName(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The arguments of `__init__`: those of this method say nothing."""
-        parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-        return inspect.Signature([each for each in parameters if each.name != "self"])
+        """The arguments with which an object of the class is created."""
+        has_own = hasattr(cls, "_options_type")
+        create = cls.__init__ if has_own else CreatesByName.__call__  # type: ignore[misc]
+        _, *parameters = inspect.signature(create).parameters.values()
+        return inspect.Signature(parameters)
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         """Create an object of this class, or of that of the game that comes first."""

@@ -22,7 +22,7 @@ from cogrs.collector.tensors import as_tensors
 from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cogrs.collector.batch import Batch, Reply
     from cogrs.collector.description import Collector, Description, GameSpec, Value
@@ -34,13 +34,13 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     `GameContext("cartpole", co)` creates the game context of a built-in game, by a name of
     `BUILT_IN`, and `GameContext("gymnasium", co, "CartPole-v1")` that of environments in Python.
     More arguments are those of the class that the game's module has: ContextOptions and
-    GameOptions, in any order. GCWrapper gives a game context without ContextOptions its own.
-    Collectors are added before Start.
+    GameOptions, in any order, and the fields of GameOptions by keyword. GCWrapper gives a game
+    context without ContextOptions its own. Collectors are added before Start.
 
     Raises:
         ValueError: The game does not exist, or an option is out of range.
-        TypeError: An argument has the wrong type, a built-in game is given options that are not in
-            an object, or GameContext itself is called without a name.
+        TypeError: An argument has the wrong type, an option does not exist, or GameContext itself
+            is called without a name.
     """
 
     _game: str
@@ -48,12 +48,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     # Of what a state shows, and of `a`, by key, where they are narrower than those of the dtype.
     bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        if options:
-            raise TypeError(
-                f"{next(iter(options))}: options of a built-in game are given as an object, "
-                f"cogrs.collector.games.{self._game}.GameOptions(max_episode_steps=...)"
-            )
+    def __init__(self, *args: Any) -> None:
         self.co: ContextOptions | None = None
         self.options = self._options_type()
         for arg in args:
@@ -111,7 +106,9 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Take the options; ValueError if others were given before."""
         check_kind("co", co, ContextOptions, "ContextOptions")
         if self.co is not None and self.co != co:
-            raise ValueError("co: expected the ContextOptions of the game context, got others")
+            raise ValueError(
+                "co: expected the game context's own ContextOptions, got another object"
+            )
         self.co = co
 
     @contextmanager
@@ -325,6 +322,10 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         Raises the errors of `begin`.
         """
         self._running().stay(game)
+
+    def stay_each(self, games: Sequence[int]) -> None:
+        """Show the states of these games again; see `stay`."""
+        self._running().stay_each(games)
 
     def begin(self, game: int, seed: int | None = None) -> None:
         """Start an episode of a game, once its batch is given back, instead of a step.

@@ -172,7 +172,7 @@ def _replies(
         inherited = parser.number(setting, given.get(setting, 1))
         if parser.number(setting, reply[setting]) != inherited:
             raise ValueError(
-                f"{name!r}: {setting} of the reply is the input's, {inherited}, "
+                f"{name!r}: {setting} of the reply: expected {inherited}, as in the input, "
                 f"got {shown(reply[setting])}"
             )
     tensors = {key: value for key, value in reply.items() if not key.startswith("_")}

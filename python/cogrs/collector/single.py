@@ -21,8 +21,8 @@ class SingleEnv(gymnasium.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, env: str) -> None:
-        self._vector = VectorEnv(env, max_episode_steps=_NO_LIMIT)
+    def __init__(self, env: str, **options: Any) -> None:
+        self._vector = VectorEnv(env, num_envs=1, max_episode_steps=_NO_LIMIT, **options)
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
 

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.collector.built_in_vector import BuiltInVector
-from cogrs.collector.environments.factory import Factory, gymnasium_module
-from cogrs.collector.environments.python_vector import PythonVector
+from cogrs.collector.environments.factory import Factories, gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.suggest import suggestion
-from cogrs.validation import check_integer, check_kind
+from cogrs.validation import check_flag, check_integer, check_kind, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,17 +22,24 @@ from gymnasium import error  # noqa: E402
 from gymnasium.vector import AutoresetMode  # noqa: E402
 from gymnasium.vector import VectorEnv as _VectorEnv  # noqa: E402
 
-_OWN_OPTIONS = ("num_envs", "seed", "num_threads")
-_INSTEAD = {
-    "processes": "environments live in this process, moved by the caller or by num_threads "
-    "threads; GameContext('gymnasium', co, env, processes=k) with GCWrapper has processes",
-    "autoreset_mode": "the mode is always AutoresetMode.NEXT_STEP; leave the option out",
-    "observation_mode": "all environments have the same spaces; leave the option out",
-    "on_error": "an environment that raised is replaced by the next reset(); "
-    "ContextOptions of GCWrapper have on_error",
-    "env_kwargs": "more keyword arguments of VectorEnv go to each environment as they are",
-}
-"""What to do instead of giving an option of other vector environments."""
+from cogrs.collector.built_in_vector import BuiltInVector  # noqa: E402
+from cogrs.collector.environments.python_vector import PythonVector  # noqa: E402
+from cogrs.collector.environments.vector_description import VectorDescription  # noqa: E402
+from cogrs.collector.vector_options import (  # noqa: E402
+    INSTEAD,
+    OWN_OPTIONS,
+    autoreset_mode_of,
+    game_options,
+    restarts_of,
+    suggestions,
+)
+
+
+class EpisodeOverError(error.ResetNeeded, AssertionError):
+    """A step without a reset after the end of an episode, with AutoresetMode.DISABLED.
+
+    SyncVectorEnv raises an AssertionError there.
+    """
 
 
 class VectorEnv(_VectorEnv[Any, Any, Any]):
@@ -48,8 +52,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         states, rewards, terminated, truncated, infos = envs.step(envs.action_space.sample())
 
     `gymnasium.make_vec("cogrs/CartPole-v1", num_envs=16)` creates the same, after `import cogrs`.
-    `metadata["autoreset_mode"]` is NEXT_STEP: the step after the last of an episode ignores its
-    action, pays 0 and shows the first state of the next. Returned arrays are the caller's to keep.
+    Returned arrays are the caller's to keep.
 
     Built-in games run in Rust. Their spaces are those of Gymnasium's environments where there is
     one; states of several keys (`action_mask`, `player`) are a Dict. Rewards are float32 in the
@@ -58,8 +61,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
     Any other environment is made, moved and closed by the calling thread, as
     `gymnasium.vector.SyncVectorEnv` does; seeds, resets, observations, rewards, infos and
     `np_random` are those of that class too. With `num_threads=k`, k >= 2, k threads do so side by
-    side, and all calls of an environment come from the same thread. Environments are made in the
-    order of their numbers.
+    side, and with `processes=k` k processes, in which each environment has one thread. Environments
+    are made in the order of their numbers.
 
     A step or reset that Ctrl-C interrupts leaves the vector usable: the environment that was moving
     begins an episode in a new environment, with the next step; others stay where they are. After
@@ -69,18 +72,38 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     Args:
         env: Name of a built-in game (`BUILT_IN`), an id of `gymnasium.make`, a callable that makes
-            an environment, or `"package.module:callable"`.
-        num_envs: Number of environments, >= 1.
+            an environment, or `"package.module:callable"`; or a sequence of the last three, one for
+            each environment. A callable that needs one positional argument is given the number of
+            the environment.
+        num_envs: Number of environments, >= 1; None for that of the sequences, or 1.
         seed: Seed of the first `reset`, unless that is given one; None draws from the system.
         num_threads: Threads that move environments. For environments in Python 0 and 1 mean the
             thread that calls; for built-in games 0 means one thread per core.
+        processes: Processes that make and move environments in Python, on POSIX systems; with 0
+            they live in this one. Each is a new Python, which imports the callable. Nothing is
+            pickled: observations, infos, attributes and arguments are numbers, text, arrays,
+            spaces and containers.
+        env_kwargs: Keyword arguments of the callable: a mapping for all environments, or a sequence
+            of mappings, one for each.
+        autoreset_mode: `gymnasium.vector.AutoresetMode` or its value. NEXT_STEP: the step after the
+            last of an episode ignores its action, pays 0 and shows the first state of the next.
+            SAME_STEP: the last step shows that state, and infos have `final_obs` and `final_info`.
+            DISABLED: `reset(options={"reset_mask": ended})` begins the next episode.
+        observation_mode: "same": all observation spaces are equal; "different": their dtypes and
+            shapes are; or a pair of spaces: the batched one, and that of one environment.
+        on_error: "raise": an environment that raises ends the step or reset by a GameError.
+            "restart": it begins an episode in a new environment; the step pays 0, shows the first
+            state, and ends the broken episode with `truncated`.
+        max_restarts: Restarts of each environment before a GameError.
+        restart_backoff: Seconds before the first of them; doubled each time, up to a minute.
+        copy: Accepted as by SyncVectorEnv. Results share no memory with later ones either way.
         **options: Options of the game, such as `max_episode_steps`, or keyword arguments of the
             callable.
 
     Raises:
         TypeError: An argument has the wrong type, an option does not exist, or the callable returns
             something other than an environment with spaces.
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range; or other processes cannot import the callable.
         RuntimeError: The spaces of two environments differ.
         ImportError: Gymnasium is not installed.
         gymnasium.error.UnregisteredEnv: The game or environment does not exist.
@@ -92,40 +115,71 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     def __init__(
         self,
-        env: str | Callable[..., Any],
-        num_envs: int = 1,
+        env: str | Callable[..., Any] | Iterable[str | Callable[..., Any]],
+        num_envs: int | None = None,
         *,
         seed: int | None = None,
         num_threads: int = 0,
+        processes: int = 0,
+        env_kwargs: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        observation_mode: str | tuple[Any, Any] = "same",
+        on_error: str = "raise",
+        max_restarts: int = 3,
+        restart_backoff: float = 0.1,
+        copy: bool = True,
         **options: Any,
     ) -> None:
         self._games: BuiltInVector | PythonVector | None = None
-        self._envs: PythonVector | None = None
-        self.num_envs = check_integer("num_envs", num_envs, 1)
+        for option in options:
+            if option in INSTEAD:
+                raise TypeError(f"{option}: VectorEnv has no such option: {INSTEAD[option]}")
         self._seed = None if seed is None else check_integer("seed", seed, 0)
         threads = check_integer("num_threads", num_threads, 0)
-        for option in options:
-            if option in _INSTEAD:
-                raise TypeError(f"{option}: VectorEnv has no such option: {_INSTEAD[option]}")
+        check_integer("processes", processes, 0, 2**16 - 1)
+        self.copy = check_flag("copy", copy, numbers=True)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
+        self.observation_mode = observation_mode
+        description = VectorDescription(observation_mode)
+        restarts = restarts_of(on_error, max_restarts, restart_backoff)
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         if isinstance(env, str) and env in BUILT_IN:
-            self._games = BuiltInVector(env, self.num_envs, threads, options)
+            given = {**game_options(env_kwargs, processes, on_error), **options}
+            self.num_envs = check_integer("num_envs", 1 if num_envs is None else num_envs, 1)
+            self._games = BuiltInVector(
+                env, self.num_envs, threads, given, description, same_step=same_step
+            )
         else:
-            self._envs = _environments(env, options, self.num_envs, threads)
-            self._games = self._envs
-            self.metadata = {**self._envs.metadata, **VectorEnv.metadata}
-            self.render_mode = self._envs.render_mode
+            factories = Factories.of(env, options, OWN_OPTIONS, env_kwargs)
+            count = (factories.count or 1) if num_envs is None else num_envs
+            self.num_envs = check_integer("num_envs", count, 1)
+            factories.check_count("num_envs", self.num_envs)
+            with suggestions(env):
+                self._games = PythonVector(
+                    factories,
+                    self.num_envs,
+                    description,
+                    num_threads=threads,
+                    processes=processes,
+                    same_step=same_step,
+                    restarts=restarts,
+                )
+        self._in_python = isinstance(self._games, PythonVector)
+        self.metadata = {**description.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = description.render_mode
+        self.single_observation_space = description.observation_space
+        self.single_action_space = description.action_space
+        self.observation_space = description.batched_observation_space(self.num_envs)
         batch = gymnasium_module().vector.utils.batch_space
-        self.single_observation_space = self._games.observation_space
-        self.single_action_space = self._games.action_space
-        self.observation_space = batch(self.single_observation_space, self.num_envs)
         self.action_space = batch(self.single_action_space, self.num_envs)
         self._begun = self._seeded = False
         self._why = "the first reset has to reset all environments"
+        self._over = np.zeros(self.num_envs, np.bool_)
 
     @property
     def envs(self) -> list[Any]:
-        """The environments, None for each that failed, until reset; [] for built-in games."""
-        return [] if self._envs is None else self._envs.envs
+        """The environments in this process, None for each that failed, until reset."""
+        return self._games.envs if isinstance(self._games, PythonVector) else []
 
     @property
     def np_random(self) -> Any:
@@ -133,22 +187,66 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
         Built-in games do not use it: a reset with an integer seeds it, for code that uses it.
         """
-        if self._envs is None:
-            return super().np_random
-        return tuple(None if env is None else env.np_random for env in self.envs)
+        return self.get_attr("np_random") if self._in_python else super().np_random
 
     @np_random.setter
     def np_random(self, value: np.random.Generator) -> None:
-        if self._envs is not None:
+        if self._in_python:
             raise AttributeError("np_random: each environment has its own, set those of `envs`")
         self._np_random, self._np_random_seed = value, -1
 
     @property
     def np_random_seed(self) -> Any:
         """The seed of `np_random`, -1 if it is unknown; or a tuple of the environments' own."""
-        if self._envs is None:
-            return super().np_random_seed
-        return tuple(None if env is None else env.np_random_seed for env in self.envs)
+        return self.get_attr("np_random_seed") if self._in_python else super().np_random_seed
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of each environment, in the thread or process that it belongs to.
+
+        An environment that failed is replaced by a new one first.
+
+        Args:
+            name: The method, of a wrapper or of the environment itself. An attribute that is not
+                callable is returned as it is.
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            The results, in the order of the environments.
+
+        Raises:
+            AttributeError: An environment has no such attribute. Built-in games have spaces,
+                `metadata`, `render_mode`, `spec` and their options.
+            TypeError: With `processes`, a value that cannot travel between processes.
+            gymnasium.error.ClosedEnvironmentError: After close.
+
+        Exceptions of the method are passed on.
+        """
+        check_text("name", name)
+        return self._open().call(name, args, kwargs)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return an attribute of each environment; see `call`."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each environment, in the wrapper that has it or in the environment.
+
+        Args:
+            name: The attribute.
+            values: A list or tuple has a value for each environment; anything else is one for all.
+
+        Raises:
+            ValueError: The number of values is not `num_envs`.
+            AttributeError: The game is built in.
+            TypeError: With `processes`, a value that cannot travel between processes.
+            gymnasium.error.ClosedEnvironmentError: After close.
+        """
+        check_text("name", name)
+        given = values if isinstance(values, list | tuple) else [values] * self.num_envs
+        if len(given) != self.num_envs:
+            raise ValueError(f"values: expected {self.num_envs} values, got {len(given)}")
+        self._open().set_attr(name, given)
 
     def reset(
         self,
@@ -180,8 +278,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         check_kind("options", options, Mapping | None, "a dict or None")
         options = None if options is None else dict(options)
         mask = self._mask(options)
-        if options and self._envs is None:
-            raise ValueError(f"options: expected reset_mask alone, got {sorted(options)}")
+        if options and not self._in_python:
+            raise ValueError(f"options: expected only reset_mask, got {sorted(options)}")
         if not self._begun and not mask.all():
             raise error.ResetNeeded(f"reset_mask: {self._why}")
         if seed is None and not self._seeded:
@@ -198,6 +296,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             self._fail(failure)
             raise
         self._seeded = True
+        self._over &= ~mask
         return shown, self._infos(infos)
 
     def step(
@@ -217,18 +316,27 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             TypeError: The actions have the wrong type. No environment moves.
             GameError: An environment raised, refused its action, or returned a reward or flag that
                 is not one value. Only `reset` is possible then.
-            gymnasium.error.ResetNeeded: Before the first reset, or after a GameError.
+            gymnasium.error.ResetNeeded: Before the first reset, after a GameError, or with mode
+                DISABLED after the end of an episode; then it is an AssertionError too.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         games = self._open()
         if not self._begun:
             raise error.ResetNeeded(f"step before a reset: {self._why}")
+        disabled = self.autoreset_mode is AutoresetMode.DISABLED
+        if disabled and self._over.any():
+            over = np.flatnonzero(self._over).tolist()
+            raise EpisodeOverError(
+                f"step without a reset of environments whose episode is over: {over}"
+            )
         try:
             shown, rewards, terminated, truncated, infos = games.step(actions)
         except GameError as failure:
             self._fail(failure)
             raise
-        return shown, rewards, terminated, truncated, self._infos(infos) if infos else {}
+        if disabled:
+            self._over = terminated | truncated
+        return shown, rewards, terminated, truncated, self._infos(infos)
 
     def render(self) -> tuple[Any, ...] | None:
         """Return the frames that environments render; None for built-in games.
@@ -252,7 +360,11 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         self._begun = False
         self._why = f"all environments have to be reset after a failure ({failure})"
 
-    def _infos(self, given: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+    def _infos(
+        self, given: dict[str, Any] | Iterable[tuple[int, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        if isinstance(given, dict):
+            return given
         infos: dict[str, Any] = {}
         for number, info in given:
             infos = self._add_info(infos, info, number)
@@ -262,14 +374,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         mask = None if options is None else options.pop("reset_mask", None)
         if mask is None:
             return np.ones(self.num_envs, np.bool_)
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-            got = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
-            raise TypeError(f"reset_mask: expected an array of bool, got {got}")
-        if mask.shape != (self.num_envs,) or not mask.any():
-            raise ValueError(
-                f"reset_mask: expected shape ({self.num_envs},) with at least one True, got "
-                f"{mask.shape} with {int(mask.sum())} True"
-            )
+        if not isinstance(mask, np.ndarray):
+            raise TypeError(f"reset_mask: expected an array of bool, got {type(mask).__name__}")
+        if mask.shape != (self.num_envs,):
+            raise ValueError(f"reset_mask: expected shape ({self.num_envs},), got {mask.shape}")
+        if mask.dtype != np.bool_:
+            raise TypeError(f"reset_mask: expected an array of bool, got {mask.dtype}")
+        if not mask.any():
+            raise ValueError("reset_mask: expected an array with at least one True, got none")
         return mask
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
@@ -281,16 +393,3 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         if len(seed) != self.num_envs:
             raise ValueError(f"seed: expected {self.num_envs} seeds, got {len(seed)}")
         return [None if each is None else check_integer("seed", each, 0) for each in seed]
-
-
-def _environments(
-    env: str | Callable[..., Any], options: Mapping[str, Any], count: int, threads: int
-) -> PythonVector:
-    try:
-        return PythonVector(Factory(env, options, known=_OWN_OPTIONS), count, threads)
-    except error.UnregisteredEnv as refusal:
-        found = suggestion(env, BUILT_IN)
-        if not found:
-            raise
-        text = f"env: no built-in game is called {env!r}, {found} As an id of Gymnasium: {refusal}"
-        raise type(refusal)(text) from refusal

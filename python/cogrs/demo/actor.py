@@ -75,6 +75,7 @@ def run(parent: Parent, config: ProcessConfig) -> None:
     ) as client:
         if config.resume and replay_file(config.resume, config.worker).exists():
             restore_episodes(client.rem, replay_file(config.resume, config.worker))
+            client.update_counter(restored=True)
         asyncio.run(serve(parent, config, client, policy))
 
 
@@ -88,7 +89,12 @@ async def serve(
 
     kept = replay_file(config.folder, config.worker)
     worker = ActorWorker(
-        client, policy, batch_size=config.trials, samples_per_step=32, on_episode=report
+        client,
+        policy,
+        batch_size=config.trials,
+        samples_per_step=32,
+        insert_wait=None,  # nobody waits for these trials
+        on_episode=report,
     )
     with worker:
         async with await sdk.serve(agents={"dqn": worker.agent}) as endpoint:

@@ -71,7 +71,7 @@ class ChildProcess:
             except FailedError as error:
                 raise RefusedError(str(error)) from None
             if time.monotonic() > deadline:
-                raise RefusedError(f"the {self._name} process was not ready in {_READY:.0f} s")
+                raise RefusedError(f"the {self._name} process was not ready within {_READY:.0f} s")
             await asyncio.sleep(0.02)
         return self._ready.result() if self._ready.done() else None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cogrs import ReplayMemoryServer, importance_weights
+from cogrs import RateLimiter, ReplayMemoryServer, importance_weights
 from cogrs.demo.checkpoint import EVERY, learner_file
 from cogrs.demo.parent import Parent, main
 from cogrs.demo.q_learning import GAMMA, QLearner, draw_parameters
@@ -23,6 +24,11 @@ _ALPHA, _BETA = 0.6, 0.6
 """Exponents of prioritized replay (Schaul et al. 2016, sections 3.3 and 3.4)."""
 _EPSILON = 0.01
 """Added to each priority, so that a step with error 0 can still be drawn (section 3.3)."""
+
+SAMPLES_PER_INSERT = 8
+"""Samples that the learner takes for each step."""
+_MIN_SIZE, _BUFFER = 256, 1024
+"""Steps before the first update, and steps that actors may be ahead or behind after that."""
 
 
 def make_server(config: ProcessConfig) -> ReplayMemoryServer[NStepBatch]:
@@ -43,6 +49,7 @@ def make_server(config: ProcessConfig) -> ReplayMemoryServer[NStepBatch]:
         n_caches=32,
         seed=config.seed,
         nstep=True,
+        limiter=RateLimiter(SAMPLES_PER_INSERT, _MIN_SIZE, SAMPLES_PER_INSERT * _BUFFER),
     )
     server.rem.discount_factor = GAMMA
     server.rem.priority_exponent, server.rem.priority_epsilon = _ALPHA, _EPSILON
@@ -93,10 +100,12 @@ def report(
             losses.append(figures["loss"])
         if time.monotonic() >= due:
             due = time.monotonic() + 0.5
+            stats = server.stats()
             parent.send(
                 updates=worker.updates,
                 loss=float(np.mean(losses)) if losses else None,
-                caches=server.total_caches,
+                caches=stats.received.caches,
+                limiter=asdict(stats.limiter) if stats.limiter else None,
             )
             losses.clear()
         if time.monotonic() >= save_due:

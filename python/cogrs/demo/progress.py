@@ -43,6 +43,8 @@ class Progress:
     updates: int = 0
     caches: int = 0
     loss: float | None = None
+    limiter: dict[str, Any] = field(default_factory=dict)
+    """Figures of the replay server's rate limiter; empty before the first report."""
     learner_up: bool = False
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Steps and mean return after each trial."""
@@ -67,6 +69,7 @@ class Progress:
         else:
             self.learner_up = True
             self.updates, self.caches = report["updates"], report["caches"]
+            self.limiter = report.get("limiter") or {}
             self.loss = self.loss if report["loss"] is None else report["loss"]
 
     @property
@@ -129,7 +132,13 @@ class Progress:
             "updates": self.updates,
             "loss": self.loss,
             "mean_return": round(self.mean, 3),
+            "samples_per_insert": round(self._of_limiter("samples_per_insert"), 3),
+            "insert_wait_seconds": round(self._of_limiter("insert_wait_seconds"), 2),
+            "sample_wait_seconds": round(self._of_limiter("sample_wait_seconds"), 2),
         }
+
+    def _of_limiter(self, name: str) -> float:
+        return float(self.limiter.get(name, 0.0))
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the most important metrics as names and texts."""
@@ -140,6 +149,12 @@ class Progress:
             ("steps", f"{self.steps}, {self.rate:.0f} per second"),
             ("replay", f"{sum(self.stored.values())} entries, {self.caches} caches sent"),
             ("updates", f"{self.updates}"),
+            ("samples", f"{self._of_limiter('samples_per_insert'):.1f} per step"),
+            (
+                "waits",
+                f"actors {self._of_limiter('insert_wait_seconds'):.1f} s to insert, "
+                f"learner {self._of_limiter('sample_wait_seconds'):.1f} s for samples",
+            ),
             ("loss", loss),
             ("mean return", f"{self.mean:.1f}, goal {self.options.goal:g}"),
         ]

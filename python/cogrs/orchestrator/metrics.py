@@ -37,7 +37,7 @@ _FAMILIES: tuple[tuple[Any, str, str, str, Callable[[OrchestratorStats], Any]], 
     (
         CounterMetricFamily,
         "trials_ended",
-        "Trials that ended, by their environment or before it was done.",
+        "Ended trials: concluded by the environment, or cut for another reason.",
         "how",
         lambda of: {"concluded": of.concluded, "cut": of.cut},
     ),

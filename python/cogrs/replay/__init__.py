@@ -4,13 +4,17 @@ Modules that need ZeroMQ are imported when they are first used.
 
 | question | file |
 |---|---|
-| what a batch, a sample and an episode are made of | `batch.py` |
+| what a batch, a sample and an episode are made of | `batch.py`, of `entry.py` |
+| what sequences are made of | `sequence_batch.py` |
+| which sequences caches have, and their priorities | `sequence_priority.py` |
 | how an argument becomes an array of a field | `convert.py` |
 | how steps of a vector environment become episodes | `recorder.py` |
 | what a memory for spaces of Gymnasium looks like | `spaces.py` |
-| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
+| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py` |
+| which file describes a server | `config.py` |
 | how a socket is made, secured, watched and closed | `net/` |
-| what a server does with a message | `serving/` |
+| what a server does with a message, when it gives a batch | `serving/` |
+| when a client may insert | `insert_gate.py` |
 | how messages are published, and priorities come back | `pubsub/`, `priorities.py` |
 | what travels | `wire.py`, `pubsub/topic_key.py` |
 | which server a row comes from | `sampler.py`, `server_connection.py`, `rust/src/replay/mixer.rs` |
@@ -21,21 +25,41 @@ Modules that need ZeroMQ are imported when they are first used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
+from cogrs._core import (
+    RateLimiter,
+    ReplayMemory,
+    ReplayView,
+    ReplayWriter,
+    importance_weights,
+)
 from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
-    Entry,
+    CountedSample,
+    CountedWeightedSample,
     Episode,
     IdBatch,
     NStepBatch,
+    NStepCountedSample,
+    NStepCountedWeightedSample,
     NStepIdBatch,
     NStepSample,
     NStepWeightedSample,
     Sample,
     WeightedSample,
 )
+from cogrs.replay.entry import Entry
 from cogrs.replay.recorder import Recorder
+from cogrs.replay.sequence_batch import (
+    IdSequenceBatch,
+    NStepIdSequenceBatch,
+    NStepSequenceBatch,
+    NStepSequences,
+    NStepWeightedSequences,
+    SequenceBatch,
+    Sequences,
+    WeightedSequences,
+)
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -46,13 +70,21 @@ if TYPE_CHECKING:
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
-    from cogrs.replay.stats import ServerConnectionStats, ServerStats, Tally
+    from cogrs.replay.stats import (
+        LimiterStats,
+        MemoryStats,
+        ServerConnectionStats,
+        ServerStats,
+        Tally,
+    )
 
 _HOMES = {
     "AppliedPriorities": "cogrs.replay.priorities",
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.key_pair",
+    "LimiterStats": "cogrs.replay.stats",
+    "MemoryStats": "cogrs.replay.stats",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
@@ -68,26 +100,42 @@ __all__ = [
     "Batch",
     "Bind",
     "Conn",
+    "CountedSample",
+    "CountedWeightedSample",
     "Entry",
     "Episode",
     "IdBatch",
+    "IdSequenceBatch",
     "KeyPair",
+    "LimiterStats",
+    "MemoryStats",
     "NStepBatch",
+    "NStepCountedSample",
+    "NStepCountedWeightedSample",
     "NStepIdBatch",
+    "NStepIdSequenceBatch",
     "NStepSample",
+    "NStepSequenceBatch",
+    "NStepSequences",
     "NStepWeightedSample",
+    "NStepWeightedSequences",
+    "RateLimiter",
     "Recorder",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",
     "ReplayProxy",
     "ReplaySampler",
+    "ReplayView",
     "ReplayWriter",
     "Sample",
+    "SequenceBatch",
+    "Sequences",
     "ServerConnectionStats",
     "ServerStats",
     "Tally",
     "WeightedSample",
+    "WeightedSequences",
     "importance_weights",
     "start_server",
 ]

@@ -5,73 +5,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypeVar, get_args
 
 from cogrs.deprecation import renamed_argument, warn_renamed
+from cogrs.replay.sequence_batch import (
+    IdSequenceBatch,
+    NStepIdSequenceBatch,
+    NStepSequenceBatch,
+    SequenceBatch,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-
-class Entry(NamedTuple):
-    """The seven fields of entries, one row each; every field has a long name too.
-
-    In a batch of B rows `s` has shape (B, frame_stack, *state), the others (B, *field). In an
-    episode of T entries every field has shape (T, *field).
-
-    Fields:
-        s: State, the template's dtype.
-        a: Action, the template's dtype.
-        r: Reward, float32, undiscounted.
-        p: Probability of the action, float32.
-        v: Value, float32.
-        q: Multi-step return, float32.
-        i: Info, the template's dtype.
-    """
-
-    s: npt.NDArray[Any]
-    a: npt.NDArray[Any]
-    r: npt.NDArray[np.float32]
-    p: npt.NDArray[np.float32]
-    v: npt.NDArray[np.float32]
-    q: npt.NDArray[np.float32]
-    i: npt.NDArray[Any]
-
-    @property
-    def state(self) -> npt.NDArray[Any]:
-        """`s`."""
-        return self.s
-
-    @property
-    def action(self) -> npt.NDArray[Any]:
-        """`a`."""
-        return self.a
-
-    @property
-    def reward(self) -> npt.NDArray[np.float32]:
-        """`r`."""
-        return self.r
-
-    @property
-    def prob(self) -> npt.NDArray[np.float32]:
-        """`p`."""
-        return self.p
-
-    @property
-    def value(self) -> npt.NDArray[np.float32]:
-        """`v`."""
-        return self.v
-
-    @property
-    def qvest(self) -> npt.NDArray[np.float32]:
-        """`q`."""
-        return self.q
-
-    @property
-    def info(self) -> npt.NDArray[Any]:
-        """`i`."""
-        return self.i
+    from cogrs.replay.entry import Entry
 
 
 class Batch(NamedTuple):
@@ -154,18 +102,39 @@ for _class in (IdBatch, NStepIdBatch):
     _class._replace = _take_ids(_class._replace)  # type: ignore[assignment,method-assign]
 
 
-AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch
+AnyBatch: TypeAlias = (
+    Batch
+    | IdBatch
+    | NStepBatch
+    | NStepIdBatch
+    | SequenceBatch
+    | IdSequenceBatch
+    | NStepSequenceBatch
+    | NStepIdSequenceBatch
+)
 """The types that `get_batch` of a server may return."""
 
 if TYPE_CHECKING:
     # At run time, only Python 3.13 and later know defaults.
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    BatchT = DefaultTypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch, default=Batch)
+    BatchT = DefaultTypeVar(
+        "BatchT",
+        Batch,
+        IdBatch,
+        NStepBatch,
+        NStepIdBatch,
+        SequenceBatch,
+        IdSequenceBatch,
+        NStepSequenceBatch,
+        NStepIdSequenceBatch,
+        default=Batch,
+    )
 else:
-    BatchT = TypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch)
+    BatchT = TypeVar("BatchT", *get_args(AnyBatch))
 """The type that `get_batch` returns: a `Batch`, or with `ids=True` of the server an `IdBatch`, with
-`nstep=True` an `NStepBatch`, with both an `NStepIdBatch`."""
+`nstep=True` an `NStepBatch`, with both an `NStepIdBatch`; with `sequences` a `SequenceBatch`,
+`IdSequenceBatch`, ..."""
 
 
 class Sample(NamedTuple):
@@ -173,7 +142,7 @@ class Sample(NamedTuple):
 
     Fields:
         id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
+        probability: weight / weight_sum before the draw, or as the sampler says, float64 (B,).
         next_terminated: Whether next is the final state of a terminated episode, bool (B,).
     """
 
@@ -183,6 +152,11 @@ class Sample(NamedTuple):
     id: npt.NDArray[np.uint64]
     probability: npt.NDArray[np.float64]
     next_terminated: npt.NDArray[np.bool_]
+
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        _missing_column(self, "times_sampled")
 
 
 class NStepSample(NamedTuple):
@@ -209,6 +183,11 @@ class NStepSample(NamedTuple):
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
 
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        _missing_column(self, "times_sampled")
+
 
 class WeightedSample(NamedTuple):
     """A `Sample` with importance weights, as of `sample(beta=...)`.
@@ -226,6 +205,11 @@ class WeightedSample(NamedTuple):
     next_terminated: npt.NDArray[np.bool_]
     importance_weight: npt.NDArray[np.float32]
 
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        _missing_column(self, "times_sampled")
+
 
 class NStepWeightedSample(NamedTuple):
     """An `NStepSample` with the importance weights of a `WeightedSample`.
@@ -241,6 +225,69 @@ class NStepWeightedSample(NamedTuple):
     next_terminated: npt.NDArray[np.bool_]
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
+    importance_weight: npt.NDArray[np.float32]
+
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """Of samples of a memory or view with `max_times_sampled`; else an AttributeError."""
+        _missing_column(self, "times_sampled")
+
+
+class CountedSample(NamedTuple):
+    """A `Sample` of a memory or view with `max_times_sampled`.
+
+    Fields:
+        times_sampled: How often prev's entry was given, this time included, uint32 (B,).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    times_sampled: npt.NDArray[np.uint32]
+
+
+class NStepCountedSample(NamedTuple):
+    """An `NStepSample` with the counts of a `CountedSample`."""
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    times_sampled: npt.NDArray[np.uint32]
+
+
+class CountedWeightedSample(NamedTuple):
+    """A `WeightedSample` with the counts of a `CountedSample`."""
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    times_sampled: npt.NDArray[np.uint32]
+    importance_weight: npt.NDArray[np.float32]
+
+
+class NStepCountedWeightedSample(NamedTuple):
+    """An `NStepWeightedSample` with the counts of a `CountedSample`."""
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    times_sampled: npt.NDArray[np.uint32]
     importance_weight: npt.NDArray[np.float32]
 
 
@@ -263,19 +310,28 @@ class Episode(NamedTuple):
 
 
 _OPTIONS = {
-    "nstep_return": "nstep_return=True",
-    "nstep_discount": "nstep_return=True",
-    "importance_weight": "beta=0.4",
+    "nstep_return": "sample with nstep_return=True",
+    "nstep_discount": "sample with nstep_return=True",
+    "importance_weight": "sample with beta=0.4",
+    "times_sampled": "set max_times_sampled of the memory or view",
 }
 
 
-def _missing_column(batch: Any, name: str) -> Any:
+def _missing_column(batch: Any, name: str) -> NoReturn:
     text = f"{type(batch).__name__!r} object has no attribute {name!r}"
     if name in _OPTIONS:
-        text += f": sample with {_OPTIONS[name]}"
+        text += f": {_OPTIONS[name]}"
     raise AttributeError(text, name=name, obj=batch)
 
 
 if not TYPE_CHECKING:  # type checkers would take any attribute
-    for _class in (Sample, NStepSample, WeightedSample):
+    for _class in (
+        Sample,
+        NStepSample,
+        WeightedSample,
+        NStepWeightedSample,
+        CountedSample,
+        NStepCountedSample,
+        CountedWeightedSample,
+    ):
         _class.__getattr__ = _missing_column

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, ClassVar
 from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
-from cogrs.replay.endpoint import Conn, check_endpoint
+from cogrs.replay.endpoint import check_endpoints, check_optional_endpoint
+from cogrs.replay.insert_gate import GateCalls, InsertGate
 from cogrs.replay.net.closeable import Closeable
 from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.deadline import Deadline
@@ -30,7 +31,7 @@ from cogrs.replay.pubsub.subscriber import Subscriber
 from cogrs.replay.pubsub.topic_key import topic_bytes
 from cogrs.replay.synced_memory import SyncedMemory
 from cogrs.replay.wire import SMALL_CACHE, WireError, encode
-from cogrs.validation import check_count
+from cogrs.validation import check_count, check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from cogrs.replay.key_pair import KeyLike
 
 _LARGEST = (1 << 64) - 1
+
+_SOON = 0.2
+"""Seconds that a cache for a starved learner waits for room."""
 
 
 class ReplayMemoryClient(Closeable):
@@ -95,9 +99,9 @@ class ReplayMemoryClient(Closeable):
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
-        self._sub_endpoint = _endpoint("sub_endpoint", sub_endpoint)
-        self._req_endpoint = _endpoint("req_endpoint", req_endpoint)
-        self._push_endpoints = _endpoints(push_endpoint)
+        self._sub_endpoint = check_optional_endpoint("sub_endpoint", sub_endpoint)
+        self._req_endpoint = check_optional_endpoint("req_endpoint", req_endpoint)
+        self._push_endpoints = check_endpoints(push_endpoint)
         self._uuid = (
             check_count("input_uuid", input_uuid, 0, (1 << 32) - 1) or secrets.randbits(32) or 1
         )
@@ -113,6 +117,7 @@ class ReplayMemoryClient(Closeable):
         self._requests = RequestSocket(self._transport, self._req_endpoint, self._uuid, timeout)
         self._pushes = PushSocket(self._transport, self._push_endpoints, self._hwm)
         self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
+        self._gate = InsertGate(self._transport, self._subscriber if sub_endpoint else None)
         self._stream = secrets.randbits(64)
         self._lines = 0
         self._priorities_dropped = 0
@@ -153,36 +158,92 @@ class ReplayMemoryClient(Closeable):
             RuntimeError: The client is closed, or the peer is not a server of this protocol.
         """
         check_count("max_step", max_step, 0, _LARGEST)
+        if self._synced is not None and self._gate.is_limited:
+            # A server that has started since then is not to count what was told to another.
+            self._report("sync_sizes")
         reply = self._requests.ask("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
+        self._gate.take(reply)
         with self._sync_lock:
             synced = SyncedMemory(reply.sizes, max_step, self._uuid, self._seed, self._synced)
             if synced.ids:
                 self._subscriber.subscribe(topic_of(self._uuid))
             self._synced = synced
 
-    def update_counter(self) -> None:
+    def update_counter(self, *, restored: bool = False) -> None:
         """Send the server the totals of closed episodes and steps, and of lost messages.
 
         Call it after each episode. A call that is repeated or lost does no harm: the next one makes
         up for it. So an actor that is to outlive its server goes on after TimeoutError, here and
         after `push_cache`.
 
+        Args:
+            restored: Whether the episodes that were closed since the last call are those of a
+                checkpoint, which the server's rate limiter is not to count as inserts.
+
         Raises:
             TimeoutError: The server does not answer within `timeout`.
+            TypeError: `restored` is neither True nor False.
+            RuntimeError: Before `sync_sizes`, or the client is closed.
+        """
+        self._report("update_counter", restored=check_flag("restored", restored))
+
+    def may_insert(self, n: int = 1) -> bool:
+        """Return whether the server's rate limiter lets so many entries in now.
+
+        By what it told last; if that is older than a second, or episodes were closed since then,
+        the totals are told as by `update_counter`, and the answer counts. Nothing is reserved:
+        other clients may be told the same. Entries that are added all the same are not refused.
+
+        Args:
+            n: Entries, >= 1. More than a few may never be let in at once; `wait_to_insert` does not
+                wait for ever for that reason.
+
+        Returns:
+            Whether they may come; always True if the server has no rate limiter.
+
+        Raises:
+            TimeoutError: The server was asked, and does not answer within `timeout`.
+            TypeError: `n` is not an integer.
+            ValueError: `n` < 1.
             RuntimeError: Before `sync_sizes`, or the client is closed.
         """
         self._transport.check()
-        episodes, steps = self._state().totals()
-        # Computed of numbers that the peer gave.
-        dropped = min(self._subscriber.total_dropped(), _LARGEST)
-        counter = pb.Counter(episodes=episodes, steps=steps, dropped=dropped)
-        self._requests.ask("update_counter", "counter_reply", counter=counter)
+        self._state()
+        return self._gate.may_insert(self._gate_calls(), n)
+
+    def wait_to_insert(self, n: int = 1, timeout: float | None = None) -> bool:
+        """Wait until the server's rate limiter lets an entry in; call it before each episode.
+
+        Totals are told first, as by `update_counter`, so there is no need to call both. A server
+        that does not answer is waited for too. While a learner lacks nothing but samples, this
+        pushes caches to it; if there is nothing to push, the wait is over.
+
+        Args:
+            n: Entries that are to come, >= 1. The wait is for one of them: the limiter may never
+                let all of them in at once.
+            timeout: Seconds to wait; None as long as it takes.
+
+        Returns:
+            True, at once if the server has no rate limiter; or False when the time is over.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: `n` < 1, or `timeout` < 0.
+            RuntimeError: Before `sync_sizes`, the client was created without a `req_endpoint`, or
+                it is closed, also during the wait.
+        """
+        self._transport.check()
+        self._state()
+        return self._gate.wait(self._gate_calls(), n, timeout)
 
     def push_cache(self) -> int:
         """Draw `rem.cache_size` samples and send them to the server.
 
         Returns:
-            0 when they are on their way; -1 when nothing can be drawn, and then nothing is sent.
+            0 when they are on their way; -1 when too few entries can be drawn, and then nothing is
+            sent: none, or under `max_times_sampled` and samplers that repeat no entry fewer than
+            `rem.cache_size`. With `max_times_sampled` entries count as given when they are drawn,
+            also if the server takes none.
 
         Raises:
             TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several
@@ -193,25 +254,7 @@ class ReplayMemoryClient(Closeable):
                 more, or `rem.cache_size` makes frames larger than it takes.
             RuntimeError: Before `sync_sizes`, or the client is closed.
         """
-        self._transport.check()
-        synced = self._state()
-        drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
-        if drawn is None:
-            return -1
-        rows, weight_sum, flags, frame_stack, frames = drawn
-        synced.check(flags, frame_stack, max(map(len, frames)))
-        cache = pb.Cache(
-            rows=rows,
-            weight_sum=weight_sum,
-            template=synced.digest,
-            flags=flags,
-            frame_stack=frame_stack,
-            ids=synced.ids,
-            nstep=synced.nstep,
-        )
-        head = encode(self._uuid, cache=cache)
-        self._pushes.send("push_cache", lambda: head, frames, self._timeout)
-        return 0
+        return self._push_cache(self._timeout)
 
     def apply_priorities(self, *, timeout: float | None = 0.0) -> AppliedPriorities:
         """Take the errors that the learner has sent back, and compute new weights in `rem` by them.
@@ -321,6 +364,59 @@ class ReplayMemoryClient(Closeable):
             raise RuntimeError("this client has no memory yet: call sync_sizes(max_step) first")
         return self._synced
 
+    def _push_cache(self, timeout: float | None) -> int:
+        self._transport.check()
+        synced = self._state()
+        drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
+        if drawn is None:
+            return -1
+        rows, weight_sum, flags, frame_stack, frames = drawn
+        synced.check(flags, frame_stack, max(map(len, frames)))
+        cache = pb.Cache(
+            rows=rows,
+            weight_sum=weight_sum,
+            template=synced.digest,
+            flags=flags,
+            frame_stack=frame_stack,
+            ids=synced.ids,
+            nstep=synced.nstep,
+        )
+        head = encode(self._uuid, cache=cache)
+        self._pushes.send("push_cache", lambda: head, frames, timeout)
+        return 0
+
+    def _report(self, call: str, within: float | None = None, *, restored: bool = False) -> None:
+        """Send the server the totals; errors as of `update_counter`."""
+        self._transport.check()
+        episodes, steps = self._state().totals()
+        counter = pb.Counter(
+            episodes=episodes,
+            steps=steps,
+            # Computed of numbers that the peer gave.
+            dropped=min(self._subscriber.total_dropped(), _LARGEST),
+            insert_wait_us=int(self._gate.clock.seconds * 1e6),
+            restored=restored,
+        )
+        reply = self._requests.ask(call, "counter_reply", within=within, counter=counter)
+        self._gate.take(reply, steps)
+
+    def _gate_calls(self) -> GateCalls:
+        return GateCalls(
+            closed=lambda: self._state().totals()[1],
+            report=partial(self._report, "wait_to_insert"),
+            push=self._push_to_starved,
+        )
+
+    def _push_to_starved(self) -> bool:
+        """Push a cache soon or not at all; return whether there was one to push."""
+        if not any(self._push_endpoints):
+            return False
+        try:
+            return self._push_cache(_SOON) == 0
+        except (TimeoutError, ConnectionError):
+            self._transport.check()
+            return True
+
     def _line(self, text: str) -> bytes:
         log = pb.Log(stream=self._stream, number=self._lines, text=text)
         self._lines += 1
@@ -333,19 +429,6 @@ class ReplayMemoryClient(Closeable):
             f"req_endpoint={self._req_endpoint!r}, push_endpoint={list(self._push_endpoints)!r}, "
             f"synced={self._synced is not None})"
         )
-
-
-def _endpoint(name: str, value: object) -> str:
-    """Return an endpoint, which may be empty."""
-    return "" if isinstance(value, str) and not value else check_endpoint(name, value, Conn)
-
-
-def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        return (_endpoint("push_endpoint", value),)
-    if not value:
-        raise ValueError("push_endpoint: expected at least one endpoint, got none")
-    return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
 def _close(

@@ -6,6 +6,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from cogrs._core import RateLimiter
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH
 from cogrs.replay.convert import template_of
@@ -17,7 +18,7 @@ from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import numpy as np
@@ -33,6 +34,12 @@ _OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure")
 _LISTS = ("allow", "allow_samplers")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
 _TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile")
+_LIMITERS: dict[tuple[str, ...], Callable[..., RateLimiter]] = {
+    ("samples_per_insert", "min_size", "error_buffer"): RateLimiter,
+    ("min_size",): RateLimiter.min_size,
+    ("queue",): RateLimiter.queue,
+}
+"""What makes a rate limiter, by the keys that it is made of."""
 
 
 def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
@@ -40,7 +47,8 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
 
     Its keys are the arguments of `ReplayMemoryServer` and of `start`; `templates` is a table with a
     `dtype` and a `shape` for each field of an entry, `settings` one of properties of the memory,
-    `logfile` is a file that lines are appended to. Paths are relative to the file.
+    `limiter` one of the arguments of `RateLimiter`, or of `min_size` or `queue` alone; `logfile` is
+    a file that lines are appended to. Paths are relative to the file.
 
     Raises:
         TypeError: `path` is not a path.
@@ -65,7 +73,7 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
 
 
 def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
-    _check_names("", given, (*_TOP, "templates", "settings"))
+    _check_names("", given, (*_TOP, "templates", "settings", "limiter"))
     settings = _table(given, "settings")
     _check_names("settings.", settings, (*SETTINGS, "fields"))
     if {"fields", "cache_flags"} <= settings.keys():
@@ -93,6 +101,7 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
         key=_path(given, "key", folder),
         allow=_allow(given, "allow", folder),
         allow_samplers=_allow(given, "allow_samplers", folder),
+        limiter=_limiter(given),
         **options,
     )
     try:
@@ -124,6 +133,22 @@ def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:
             setattr(server.rem, name, value)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"settings.{name}: {error}") from None
+
+
+def _limiter(given: Mapping[str, Any]) -> RateLimiter | None:
+    if "limiter" not in given:
+        return None
+    table = _table(given, "limiter")
+    for names, make in _LIMITERS.items():
+        if table.keys() == set(names):
+            try:
+                # A pair is a list in TOML.
+                values = [table[name] for name in names]
+                return make(*(tuple(each) if isinstance(each, list) else each for each in values))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"limiter.{error}") from None
+    expected = "; or ".join(", ".join(names) for names in _LIMITERS)
+    raise ValueError(f"limiter: expected {expected}; got {', '.join(table) or 'nothing'}")
 
 
 def _allow(given: Mapping[str, Any], name: str, folder: Path) -> Any:

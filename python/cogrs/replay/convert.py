@@ -32,8 +32,8 @@ _logger = logging.getLogger("cogrs.replay")
 def warn_zero_weights(zero: int, drawable: int) -> None:
     """Log that most closed steps cannot be drawn, and what to set."""
     _logger.warning(
-        "%s of %s closed steps have weight 0 and are not drawn, for their value equals their "
-        "return: set priority_epsilon above 0 or new_priority='max', or store values",
+        "%s of %s closed steps have weight 0 and are not drawn, because their value equals "
+        "their return: set priority_epsilon above 0 or new_priority='max', or store values",
         f"{zero:,}",
         f"{drawable:,}",
     )
@@ -94,6 +94,28 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
     if kind_of(given.dtype) not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
     return np.array(given, np.float64, order="C")
+
+
+def sequence_errors(
+    errors: object, mask: object, rows: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_] | None]:
+    """Return errors of the steps of `rows` sequences, and which of them count.
+
+    Raises:
+        ValueError: They do not have two dimensions, `rows` rows, or the same shape.
+        TypeError: Errors are not real numbers, or the mask is not of bool.
+    """
+    made = reals("priority", errors)
+    if made.ndim != 2 or len(made) != rows:
+        raise ValueError(f"priority: expected errors of shape ({rows}, length), got {made.shape}")
+    if mask is None:
+        return made, None
+    given = as_array("mask", mask, np.dtype(np.bool_), made.shape)
+    if given.dtype != np.bool_:
+        raise TypeError(f"mask: expected bool, got {given.dtype}")
+    if given.shape != made.shape:
+        raise ValueError(f"mask: expected the shape of priority {made.shape}, got {given.shape}")
+    return made, np.ascontiguousarray(given)
 
 
 def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

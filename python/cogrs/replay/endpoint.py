@@ -6,9 +6,12 @@ import errno
 import os
 import re
 import socket as unix
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import zmq
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Mode = Literal["Bind", "Conn"]
 
@@ -60,6 +63,20 @@ def check_endpoint(name: str, value: object, mode: Mode, *, inproc: bool = False
     raise ValueError(
         f"{name}: expected 'tcp://HOST:PORT'{free} or 'ipc://PATH', got {value!r}{hint}"
     )
+
+
+def check_optional_endpoint(name: str, value: object) -> str:
+    """Return the endpoint of a server, which may be empty."""
+    return "" if isinstance(value, str) and not value else check_endpoint(name, value, Conn)
+
+
+def check_endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the `push_endpoint` of a client: one, or those of several servers."""
+    if isinstance(value, str) or not isinstance(value, (list, tuple)):
+        return (check_optional_endpoint("push_endpoint", value),)
+    if not value:
+        raise ValueError("push_endpoint: expected at least one endpoint, got none")
+    return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
 def check_mode(value: object) -> Mode:

@@ -106,8 +106,8 @@ class KeyPair:
     def __reduce__(self) -> NoReturn:
         """Raise a TypeError: the secret key would lie wherever a pickle or a copy does."""
         raise TypeError(
-            "a KeyPair cannot be pickled or copied, for the copy would hold the secret key: give "
-            f"the path of its file, NAME{_SECRET}, and load it where it is needed"
+            "a KeyPair cannot be pickled or copied, because the copy would hold the secret key: "
+            f"give the path of its file, NAME{_SECRET}, and load it where it is needed"
         )
 
     def save(self, name: str, folder: str | os.PathLike[str] = ".") -> tuple[Path, Path]:
@@ -221,7 +221,7 @@ def _entries(path: Path, contents: bytes) -> tuple[bytes, bytes | None]:
             _key("secret", secret.decode())
     except ValueError as error:
         why = str(error) if not isinstance(error, UnicodeError) else "it is not text"
-        raise ValueError(f"{path}: expected a file of a key: {why}") from None
+        raise ValueError(f"{path}: expected a key file: {why}") from None
     return public, secret
 
 

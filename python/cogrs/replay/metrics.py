@@ -31,6 +31,15 @@ class _Figure(NamedTuple):
     unit: str = ""
 
 
+class _LimiterFigure(NamedTuple):
+    """A counter of `LimiterStats`, by its name there."""
+
+    name: str
+    text: str
+    attribute: str
+    unit: str = ""
+
+
 _COUNTERS = (
     _Figure("caches_received", "Caches that have arrived.", lambda s: s.received.caches),
     _Figure("samples_received", "Samples in those caches.", lambda s: s.received.samples),
@@ -46,7 +55,7 @@ _COUNTERS = (
     _Figure("messages_published", "Messages published.", lambda s: s.published),
     _Figure(
         "publications_dropped",
-        "Published messages that clients were too slow for.",
+        "Published messages dropped because clients read too slowly.",
         lambda s: s.publications_dropped,
     ),
     _Figure("log_lines", "Log lines that have arrived.", lambda s: s.log_lines),
@@ -54,19 +63,36 @@ _COUNTERS = (
 
 _GAUGES = (
     _Figure("caches", "Caches held.", lambda s: s.caches),
-    _Figure("caches_limit", "Caches held at most.", lambda s: s.n_caches),
+    _Figure("caches_limit", "Most caches that the server holds.", lambda s: s.n_caches),
     _Figure("samples_unused", "Samples held, not given yet.", lambda s: s.samples_unused),
     _Figure("weight_sum", "Sum of weights of the caches held.", lambda s: s.weight_sum),
     _Figure(
         "oldest_cache_age_seconds",
-        "Time since the oldest cache held arrived.",
+        "Age of the oldest cache that is held.",
         lambda s: s.oldest_age,
         "seconds",
     ),
     _Figure(
         "newest_cache_age_seconds",
-        "Time since the newest cache held arrived.",
+        "Age of the newest cache that is held.",
         lambda s: s.newest_age,
+        "seconds",
+    ),
+)
+
+_OF_LIMITER = (
+    _LimiterFigure("limiter_inserts", "Steps that the rate limiter has counted.", "inserts"),
+    _LimiterFigure("limiter_samples", "Samples that it has counted.", "samples"),
+    _LimiterFigure(
+        "limiter_sample_wait_seconds",
+        "Time that batches have waited.",
+        "sample_wait_seconds",
+        "seconds",
+    ),
+    _LimiterFigure(
+        "limiter_insert_wait_seconds",
+        "Time that clients have waited to insert.",
+        "insert_wait_seconds",
         "seconds",
     ),
 )
@@ -97,11 +123,12 @@ def _families(stats: ServerStats | None) -> Iterator[Metric]:
             value = None if stats is None else value_of(stats)
             yield family(f"cogrs_replay_{name}", text, value, unit=unit)
     refused = CounterMetricFamily(
-        "cogrs_replay_messages_refused", "Messages dropped, by why.", labels=["reason"]
+        "cogrs_replay_messages_refused", "Messages dropped, by reason.", labels=["reason"]
     )
     for reason, count in stats.refused.items() if stats is not None else ():
         refused.add_metric([reason], count)
     yield refused
+    yield from _limiter_families(stats)
     rows = []
     if stats is not None:
         rows = [(f"{uuid:08x}", sent) for uuid, sent in stats.clients.items()]
@@ -111,3 +138,14 @@ def _families(stats: ServerStats | None) -> Iterator[Metric]:
         for client, sent in rows:
             by_client.add_metric([client], sent[at])
         yield by_client
+
+
+def _limiter_families(stats: ServerStats | None) -> Iterator[Metric]:
+    """Yield the metrics of the rate limiter, which are empty without one."""
+    limiter = None if stats is None else stats.limiter
+    for name, text, attribute, unit in _OF_LIMITER:
+        value = None if limiter is None else getattr(limiter, attribute)
+        yield CounterMetricFamily(f"cogrs_replay_{name}", text, value, unit=unit)
+    ratio = None if limiter is None else limiter.samples_per_insert
+    text = "Samples per insert that were reached."
+    yield GaugeMetricFamily("cogrs_replay_limiter_samples_per_insert", text, ratio)

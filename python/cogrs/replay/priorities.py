@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cogrs._core import ReplayMemory
+    from cogrs.replay.sequence_priority import SequencePriority
 
 _IDS, _SENDERS, _ERRORS = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<f4")
 
@@ -51,19 +52,36 @@ class Priorities(NamedTuple):
         sender: The client of each entry, uint32 (B,).
         errors: Without exponent, finite and >= 0, float32 (B,).
         absolute: Whether the errors are the weights themselves.
+        sequences: Whether the ids are those of the anchors of sequences.
     """
 
     ids: npt.NDArray[np.uint64]
     sender: npt.NDArray[np.uint32]
     errors: npt.NDArray[np.float32]
     absolute: bool = False
+    sequences: bool = False
 
     @classmethod
-    def of(cls, id: Any, sender: Any, priority: Any, *, absolute: bool = False) -> Priorities:
+    def of(
+        cls,
+        id: Any,
+        sender: Any,
+        priority: Any,
+        *,
+        absolute: bool = False,
+        mask: Any = None,
+        sequences: SequencePriority | None = None,
+    ) -> Priorities:
         """Check the arguments of `ReplayMemoryServer.update_priority`; errors as there."""
         rows = _column("id", id, _IDS)
         senders = _column("sender", sender, _SENDERS)
         given = as_array("priority", priority, _ERRORS, None)
+        if mask is not None or (given.ndim == 2 and sequences is not None):
+            if sequences is None:
+                raise ValueError("mask: expected None, as the server's caches hold no sequences")
+            counted, given = sequences.mixed(given, mask, len(rows))
+            if senders.shape == rows.shape:
+                rows, senders = rows[counted], senders[counted]
         if given.dtype.kind not in "iuf":
             raise TypeError(f"priority: expected numbers, got {given.dtype}")
         if not rows.shape == senders.shape == given.shape:
@@ -75,7 +93,8 @@ class Priorities(NamedTuple):
             errors: npt.NDArray[np.float32] = given.astype(_ERRORS)
         if not _are_sound(errors):
             raise ValueError("priority: expected finite numbers >= 0 in float32, got other numbers")
-        return cls(rows, senders, errors, check_flag("absolute", absolute))
+        of_sequences = sequences is not None
+        return cls(rows, senders, errors, check_flag("absolute", absolute), of_sequences)
 
     @classmethod
     def read(cls, message: pb.Priorities) -> Priorities:
@@ -88,7 +107,7 @@ class Priorities(NamedTuple):
         ids, senders, errors = read
         if len(ids) != len(errors) or len(senders) not in (0, len(ids)) or not _are_sound(errors):
             raise WireError("invalid priorities", "cache")
-        return cls(ids, senders, errors, message.absolute)
+        return cls(ids, senders, errors, message.absolute, message.sequences)
 
     @classmethod
     def from_message(cls, message: bytes) -> Priorities:
@@ -101,7 +120,10 @@ class Priorities(NamedTuple):
     def to_message(self, sender: int) -> bytes:
         """Return a message to publish to a client, from the server `sender`."""
         body = pb.Priorities(
-            ids=self.ids.tobytes(), errors=self.errors.tobytes(), absolute=self.absolute
+            ids=self.ids.tobytes(),
+            errors=self.errors.tobytes(),
+            absolute=self.absolute,
+            sequences=self.sequences,
         )
         return encode(sender, priorities=body)
 
@@ -115,6 +137,7 @@ class Priorities(NamedTuple):
                     senders=chunk.sender.tobytes(),
                     errors=chunk.errors.tobytes(),
                     absolute=chunk.absolute,
+                    sequences=chunk.sequences,
                 )
 
     @property
@@ -136,7 +159,12 @@ class Priorities(NamedTuple):
             How many rows were of entries that are gone, and how many would not be finite.
         """
         try:
-            return memory.update_priority(self.ids, self.errors, absolute=self.absolute), 0
+            return memory.update_priority(
+                self.ids, self.errors, absolute=self.absolute, sequences=self.sequences
+            ), 0
+        except RuntimeError:
+            # This memory has given no sequences yet: they are of one before it.
+            return len(self.ids), 0
         except ValueError:
             rows = len(self.ids)
             if rows == 1:
@@ -147,7 +175,7 @@ class Priorities(NamedTuple):
         return counts[0][0] + counts[1][0], counts[0][1] + counts[1][1]
 
     def _rows(self, rows: Any) -> Priorities:
-        return Priorities(self.ids[rows], self.sender[rows], self.errors[rows], self.absolute)
+        return self._replace(ids=self.ids[rows], sender=self.sender[rows], errors=self.errors[rows])
 
     def _of_few_clients(self) -> Iterator[Priorities]:
         """Yield all rows, in parts of as many clients as one request may have."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from cogrs._core import unlimited_writer as unlimited_writer
+from cogrs._core import wait_to_insert
 from cogrs.nested import apart
 from cogrs.replay.convert import convert, numbers, refuse_flags
 from cogrs.shown import shown
@@ -17,7 +19,7 @@ from cogrs.shown import shown
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cogrs._core import ReplayMemory, ReplayWriter
+    from cogrs._core import ReplayMemory
 
 MODES = ("next_step", "same_step")
 NO_ENTRY = 2**64 - 1
@@ -102,8 +104,10 @@ class Recorder:
         self.autoreset_mode: str = mode
         """"next_step" or "same_step"."""
         self._memory = memory
+        self._recurrent = memory.recurrent
         self._updates = _updates(memory, do_update_value, do_update_weight)
-        self._writers: list[ReplayWriter] = [memory.writer() for _ in range(self.num_envs)]
+        # One step of all environments waits once, before it changes anything.
+        self._writers = [unlimited_writer(memory) for _ in range(self.num_envs)]
         self._open = [False] * self.num_envs
         # Of environments whose last step ended an episode: None where that is closed.
         self._ended: dict[int, _End | None] = {}
@@ -128,6 +132,8 @@ class Recorder:
         infos: Mapping[str, Any] | None = None,
         bootstrap_value: Any = None,
         init_w: Any = 1.0,
+        wait: float | None = None,
+        recurrent: Any = None,
         **fields: Any,
     ) -> npt.NDArray[np.uint64]:
         """Record one step of all environments.
@@ -152,6 +158,11 @@ class Recorder:
                 Learners that bootstrap from `next` are not affected, since `next_terminated` is
                 False.
             init_w: Initial weights, (N,) or one for all.
+            wait: Seconds to wait, where this call closes episodes and the memory's rate limiter
+                lets no entry come: until one may come, and then all of them go in. None: as long as
+                it takes; 0: not at all.
+            recurrent: The policy's recurrent states before the step, (N, *recurrent); given if, and
+                only if, the memory stores such states.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
         Returns:
@@ -164,12 +175,15 @@ class Recorder:
             TypeError: A dtype cannot be converted, or a field is unknown. Nothing is stored.
             RuntimeError: Open episodes fill the memory. The episodes of environments without room
                 are dropped; the text names these environments.
+            TimeoutError: The rate limiter let no entry come for `wait` seconds. Nothing is stored,
+                and the call can be repeated, as after a KeyboardInterrupt in the wait.
             Exception: `bootstrap_value` raised it. Nothing is stored, and the call can be repeated.
         """
         states = self._column("obs", obs, "state")
         columns = [states, self._column("action", action), self._column("reward", reward)]
         columns += self._named(fields)
         weights = self._weights(init_w)
+        states_before = self._recurrent_states(recurrent)
         self._check(columns[2], columns[4], weights)
         ends = self._flags("terminated", terminated), self._flags("truncated", truncated)
         pending = self._pending(states)
@@ -178,6 +192,8 @@ class Recorder:
         last = self._last(over, next_obs, infos)
         bootstrap = self._bootstrap(bootstrap_value, over, ends[0], last)
 
+        closed_now = [] if last is None else over
+        self._wait_to_close([*pending, *closed_now], wait)
         failed: list[str] = []
         self._ended = {}
         for env, end in pending.items():
@@ -191,7 +207,10 @@ class Recorder:
                 if not self._open[env]:
                     self._writers[env].new_episode()
                     self._open[env] = True
-                ids[env] = self._writers[env].add_entry(s, a, r, p, v, i, float(weights[env]))
+                before = None if states_before is None else states_before[env]
+                ids[env] = self._writers[env].add_entry(
+                    s, a, r, p, v, i, float(weights[env]), recurrent=before
+                )
             except RuntimeError as error:
                 self._drop(env, error, failed)
         for env in over:
@@ -206,6 +225,10 @@ class Recorder:
         if failed:
             raise RuntimeError("; ".join(failed))
         return ids
+
+    def _wait_to_close(self, envs: list[int], wait: float | None) -> None:
+        if envs:
+            wait_to_insert(self._memory, wait)
 
     def _pending(self, states: npt.NDArray[Any]) -> dict[int, _End]:
         """Return the ends whose last observations are `states`, with their values computed."""
@@ -296,6 +319,19 @@ class Recorder:
             raise ValueError(f"init_w: expected {expected}, got shape {given.shape}")
         return np.broadcast_to(given, self.num_envs)
 
+    def _recurrent_states(self, given: Any) -> npt.NDArray[Any] | None:
+        template = self._recurrent
+        if template is None:
+            if given is not None:
+                raise TypeError(
+                    "recurrent: expected nothing, as the memory was made without recurrent"
+                )
+            return None
+        if given is None:
+            shape = (self.num_envs, *template.shape)
+            raise ValueError(f"recurrent: expected {template.dtype} {shape}, got None")
+        return convert("recurrent", given, template.dtype, (self.num_envs, *template.shape))
+
     def _named(self, fields: dict[str, Any]) -> list[npt.NDArray[Any]]:
         given = {_SHORT.get(name, name): value for name, value in fields.items()}
         for name in given:
@@ -336,7 +372,7 @@ class Recorder:
                 wrong |= given < 0
             if wrong.any():
                 env = int(np.argwhere(wrong)[0][0])
-                what = "numbers >= 0, finite in float32" if name == "init_w" else "finite numbers"
+                what = "finite float32 numbers >= 0" if name == "init_w" else "finite numbers"
                 got = f"{given[wrong].flat[0]} of environment {env}"
                 raise ValueError(f"{name}: expected {what}, got {got}")
 

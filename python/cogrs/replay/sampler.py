@@ -30,6 +30,7 @@ from cogrs.replay.net.deadline import SLICE, Deadline
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.publish_request import PublishRequest
+from cogrs.replay.sequence_priority import SequencePriority
 from cogrs.replay.server_connection import PAUSE, CacheLayout, ServerConnection
 from cogrs.replay.wire import encode, row_bytes
 from cogrs.validation import check_count, check_flag
@@ -54,7 +55,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
     renews that server's sum, so a batch is drawn by sums that are about one batch old.
 
     Samples that a server gave are kept until they are in a batch, also when others fail; and the
-    server of a row is drawn only once, so that slow servers are not drawn less often.
+    server of a row is drawn only once, so that slow servers are not drawn less often. A server's
+    rate limiter counts samples when it gives them; a batch waits for each server that it has rows
+    of, and more rows than a limiter can allow at once come one part after the other.
 
     Each connection is made when it is first used. Any thread may call any method; calls of
     `get_batch` wait for each other. Close the sampler, or use it as a context manager.
@@ -102,6 +105,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._servers = [ServerConnection(self._transport, endpoint) for endpoint in checked]
         self._layout: CacheLayout | None = None
         self._mixer: SampleMixer | None = None
+        self._sequences: SequencePriority | None = None
         self._first: ServerConnection | None = None
         self._most_rows = 1
         parts = (self._transport, self._lock, self._servers)
@@ -131,8 +135,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
 
         Args:
             batch_size: Rows B, >= 1.
-            wait: Seconds to wait for samples when a server has too few; None waits only for the
-                servers' answers.
+            wait: Seconds to wait for samples when a server has too few, or its rate limiter allows
+                no more; None waits only for the servers' answers, but as long as it takes if one of
+                them has a rate limiter.
             out: Arrays to fill instead of making new ones, as of `ReplayMemory.get_batch`.
 
         Returns:
@@ -141,9 +146,10 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         Raises:
             TimeoutError: A server did not answer, or after `wait` seconds one still has too few
                 samples; the text has its endpoint. Samples that came are kept for the next call.
-            RuntimeError: A server has too few samples and `wait` is None, no server has `n_caches`
-                caches, an answer is not valid or of another layout than the others', or the sampler
-                was closed. Samples that came are kept.
+            RuntimeError: A server has too few samples, or no server has `n_caches` caches, while
+                `wait` is None and no server has a rate limiter; an answer is not valid or of
+                another layout than the others', or the sampler was closed. Samples that came are
+                kept.
             ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
             TypeError: `out` does not have the structure of a batch of this call.
         """
@@ -180,6 +186,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         priority: npt.ArrayLike,
         *,
         absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
     ) -> int:
         """Send errors back to the clients by way of the servers; never waits for them.
 
@@ -191,6 +198,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             sender: Likewise.
             priority: Likewise.
             absolute: Likewise.
+            mask: Likewise.
 
         Returns:
             Number of servers that the errors were not sent to, for lack of a connection.
@@ -202,7 +210,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
                 a server's answer to an earlier request is not valid.
         """
         self._transport.check()
-        priorities = Priorities.of(id, sender, priority, absolute=absolute)
+        priorities = Priorities.of(
+            id, sender, priority, absolute=absolute, mask=mask, sequences=self._sequences
+        )
         with self._turn(Deadline(None)):
             if self._layout is None or not self._layout.ids:
                 raise RuntimeError("the servers have no ids: make them with ids=True")
@@ -274,7 +284,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
                     server.push_to(self._mixer, at, samples.rows, columns)
                 if server.down:
                     server.down = False
-                    _logger.warning("%s answers again, and is drawn from", server.endpoint)
+                    _logger.warning(
+                        "%s answers again: batches have its samples too", server.endpoint
+                    )
 
     def _give_up_late(self) -> None:
         for at, server in enumerate(self._servers):
@@ -319,7 +331,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         lacking = self._mixer.lacking(rows)
         for server, count in zip(self._servers, lacking, strict=True):
             if count > 0:
-                server.ask(self._sender, min(count, self._most_rows))
+                server.ask(self._sender, min(count, self._most_rows, server.most_samples))
         return lacking
 
     def _create_mixer(self, first: ServerConnection) -> None:
@@ -334,6 +346,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._first = first
         most = min(LARGEST_REPLY // max(largest, 1), 2 * LARGEST_REPLY // row_bytes(memory))
         self._most_rows = max(1, min(most, MOST_SAMPLES))
+        self._sequences = SequencePriority.of(memory)
         self._mixer = SampleMixer(memory, len(self._servers), seed=self._seed, **carried)
 
     def _check_layout(self, server: ServerConnection) -> None:
@@ -344,8 +357,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             first = self._first.endpoint if self._first else "the others"
             server.forget_sizes()
             raise RuntimeError(
-                f"{server.endpoint} has other templates, cache_flags, frame_stack, ids or nstep "
-                f"than {first}"
+                f"{server.endpoint} has other templates, cache_flags, frame_stack, ids, nstep "
+                f"or sequences than {first}"
             )
         server.agreed = True
 
@@ -353,7 +366,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self, lacking: list[int] | None, wait: float | None, deadline: Deadline
     ) -> None:
         """Raise when the call does not wait any longer."""
-        waits, over = wait is not None, deadline.passed
+        limited = any(server.limited for server in self._servers)
+        waits, over = wait is not None or limited, deadline.passed
         if waits and not over:
             return
         wanted = lacking or [0] * len(self._servers)

@@ -16,36 +16,36 @@ gathered outside of it, from caches that the batch holds too, so receiving never
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 
 import zmq
 
-from cogrs._core import ReplayMemory, publish_through
+from cogrs._core import RateLimiter, ReplayMemory, publish_through
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.batch import BatchT
-from cogrs.replay.endpoint import Bind, Mode, check_endpoint
-from cogrs.replay.net.closeable import Closeable
+from cogrs.replay.endpoint import Bind, check_endpoint
 from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.pubsub.publisher import Publisher
+from cogrs.replay.sequence_priority import SequencePriority, set_sequences
 from cogrs.replay.serving.listeners import Listeners
 from cogrs.replay.serving.server_state import ServerState
+from cogrs.replay.serving.server_workers import ServerWorkers
 from cogrs.replay.stats import info_lines
-from cogrs.validation import check_count, check_flag, check_timeout
+from cogrs.validation import check_count, check_flag, check_kind, check_timeout
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     import numpy.typing as npt
 
     from cogrs.replay.key_pair import KeyLike, KeysLike
     from cogrs.replay.stats import ServerStats
 
-_LOOPBACK = "tcp://127.0.0.1:*"
 
-
-class ReplayMemoryServer(Closeable, Generic[BatchT]):
+class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
     """Receives caches from clients and makes batches of them for a learner.
 
     The newest `n_caches` caches are kept, first in, first out. For each row of a batch a cache is
@@ -82,10 +82,14 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         log_seconds: float | None = 10.0,
         ids: bool = False,
         nstep: bool = False,
+        sequences: Mapping[str, Any] | None = None,
+        recurrent: npt.ArrayLike | None = None,
+        recurrent_period: int = 1,
         key: KeyLike | None = None,
         allow: KeysLike | None = None,
         allow_samplers: KeysLike | None = None,
         insecure: bool = False,
+        limiter: RateLimiter | None = None,
     ) -> None:
         """Create the memory and the store of caches, and bind the publishing socket.
 
@@ -104,7 +108,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
                 the server publishes, counts and logs, but refuses caches and has no batches.
             uuid: 32-bit number that names this server; random if None.
             seed: Makes the draws of `get_batch` reproducible.
-            hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
+            hwm: Caches of each client that wait for a worker, at most (high-water mark).
             pub_hwm: Published messages of a topic that wait for a slow subscriber, at most, >= 1,
                 apart from those that are on their way (16 or `pub_hwm`, if that is less); beyond
                 that the newest replaces the oldest, which the subscriber counts. Priorities are
@@ -115,6 +119,10 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
                 and `update_priority` sends errors back.
             nstep: Whether caches carry n-step returns and their discounts, so that batches have
                 those of `ReplayMemory.sample(nstep_return=True)`.
+            sequences: `length`, `burn_in`, `after`, `period`, `border` of
+                `ReplayMemory.sample_sequences`: the rows of caches and batches are such sequences.
+            recurrent: As of `ReplayMemory`, for the memories of clients too.
+            recurrent_period: As of `ReplayMemory`.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 messages are encrypted, and clients and server prove to each other that they hold
                 their keys. Its workers and proxies, in other processes too, have the same pair.
@@ -128,12 +136,17 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
             insecure: Whether to listen without keys where other machines, or all users of this one
                 (`ipc://@NAME`), can connect. Otherwise that is refused, and the socket of
                 `ipc://PATH` is for its owner alone.
+            limiter: When `get_batch` and samplers may have samples, and how many entries clients
+                are told that they may insert: see `ReplayMemoryClient.wait_to_insert`. Counts begin
+                at 0 with the server: inserts are the steps that clients have told by
+                `update_counter`, samples those in batches. None: no limit.
 
         Raises:
             TypeError: As `ReplayMemory`, or an argument has the wrong type.
             ValueError: As `ReplayMemory`, or an argument is out of range, a key is not valid, or
                 `key` or `allow` is given without the other; or others could connect to the
-                endpoint, and there are neither keys nor `insecure`.
+                endpoint, and there are neither keys nor `insecure`; or there is a limiter though
+                `n_caches` is 0.
             OSError: The endpoint cannot be bound, for instance because the port is taken; or a file
                 of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
@@ -143,11 +156,18 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         pub_hwm = check_count("pub_hwm", pub_hwm)
         curve = Curve.of_server(key, allow, allow_samplers)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
-        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
+        states: Any = {"recurrent": recurrent, "recurrent_period": recurrent_period}
+        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **states)
+        if sequences is not None:
+            set_sequences(self._rem, sequences)
         self._ids = check_flag("ids", ids)
         check_flag("nstep", nstep)
         period = check_timeout("log_seconds", log_seconds, above=True)
-        self._state = ServerState(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
+        if limiter is not None:
+            check_kind("limiter", limiter, RateLimiter, "a RateLimiter or None")
+        self._state = ServerState(
+            self._rem, n_caches, seed, period, ids=ids, nstep=nstep, limiter=limiter
+        )
         self._transport = Transport(type(self).__name__, curve, insecure=insecure)
         try:
             self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
@@ -157,11 +177,18 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         publish_through(self._rem, self._publisher.publish)
         self._state.publish = self._publisher.publish_priorities
         self._state.publish_for_client = self._publisher.publish_for_client
+        if self._state.limiter is not None:
+            self._state.limiter.publish = self._publisher.publish_allowance
         self._listeners = Listeners(self._transport, self._state, hwm)
         parts = (self._transport, self._publisher, self._state)
         self._finalize = weakref.finalize(self, _close, *parts)
 
     # Settings and figures.
+
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """The rate limiter; `stats().limiter` has its counts."""
+        return None if self._state.limiter is None else self._state.limiter.limiter
 
     @property
     def rem(self) -> ReplayMemory:
@@ -222,7 +249,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the caches' sums of weights."""
+        """Sum of the caches' shares: sums of weights, but see `docs/replay.md`, "Samplers"."""
         return self._state.caches.weight_sum
 
     @property
@@ -252,20 +279,24 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
         Args:
             batch_size: Rows B, >= 1.
-            wait: Seconds to wait for samples when there are too few; None does not wait.
+            wait: Seconds to wait when there are too few samples, or the limiter allows no more;
+                None does not wait, but with a limiter as long as it takes.
             out: Arrays to fill, as of `ReplayMemory.get_batch`.
 
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
             `ids=True` an `IdBatch`: `(prev, next, weight, id, sender)`. With `nstep=True` an
-            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last.
+            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last. With
+            `sequences` a `SequenceBatch`, `IdSequenceBatch`, ... of B sequences instead.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
-                unused samples are left, and `wait` is None; or `n_caches` is 0, or the server was
-                closed. Nothing is taken.
-            TimeoutError: After `wait` seconds there are still too few. Nothing is taken.
-            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` does not fit the batch.
+                unused samples are left, and there is neither `wait` nor a limiter; or `n_caches` is
+                0, or the server was closed. Nothing is taken.
+            TimeoutError: After `wait` seconds there are still too few, or the limiter allows no
+                more; the text has the counts. Nothing is taken.
+            ValueError: `batch_size` < 1, or more than the limiter can ever allow; `wait` < 0, or an
+                array of `out` does not fit the batch.
             TypeError: `out` does not have the structure of a batch of this call.
         """
         self._transport.check()
@@ -279,6 +310,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         priority: npt.ArrayLike,
         *,
         absolute: bool = False,
+        mask: npt.ArrayLike | None = None,
     ) -> None:
         """Send errors back to the clients, which take them by `apply_priorities`; never waits.
 
@@ -287,21 +319,24 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         while the client is connected; for one that is not, some 20,000 are kept.
 
         Args:
-            id: `IdBatch.id`, integers (B,).
+            id: `IdBatch.id`, integers (B,); of sequences `anchor_id`.
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, or its weight; finite and >= 0, (B,).
             absolute: Whether the priority is the weight, as of `ReplayMemory.update_priority`.
+            mask: Which errors of the steps of sequences, a priority of shape (B, steps), count.
 
         Raises:
-            TypeError: An argument is not made of numbers, or `absolute` is neither True nor False;
-                nothing is sent.
-            ValueError: Lengths differ, or a number is out of range; nothing is sent.
+            TypeError, ValueError: An argument has the wrong type, lengths differ, or a number is
+                out of range; nothing is sent.
             RuntimeError: The server has no ids, or is closed.
         """
         self._transport.check()
         if not self._ids:
             raise RuntimeError("this server has no ids: make it with ids=True")
-        priorities = Priorities.of(id, sender, priority, absolute=absolute)
+        sequences = SequencePriority.of(self._rem)
+        priorities = Priorities.of(
+            id, sender, priority, absolute=absolute, mask=mask, sequences=sequences
+        )
         priorities.publish(self._rem.uuid, self._publisher.publish_priorities)
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
@@ -327,8 +362,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
         Raises:
             TimeoutError: Fewer clients have subscribed within `timeout` seconds.
-            TypeError: `count` is not an integer.
-            ValueError: `count` < 0.
+            TypeError, ValueError: `count` is not an integer >= 0.
             RuntimeError: The server is closed.
         """
         self._publisher.wait_subscribers(topic, count, timeout)
@@ -353,81 +387,6 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         """
         self._transport.check()
         self._state.log_file.open(logfile_path, mode)
-
-    # Workers and proxies.
-
-    def start(self, rep_endpoint: str = _LOOPBACK, pull_endpoint: str = _LOOPBACK) -> Self:
-        """Run a REP and a PULL worker on threads; the endpoints are bound when this returns.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it, as of the
-                constructor.
-            OSError: One cannot be bound.
-            RuntimeError: The server is closed.
-        """
-        self._listeners.start(rep_endpoint, pull_endpoint)
-        return self
-
-    def rep_worker_main(self, endpoint: str, mode: Mode) -> None:
-        """Answer clients' requests for sizes and counters; returns when the server is closed.
-
-        Args:
-            endpoint: ZeroMQ endpoint; in mode 'Conn' it can be 'inproc://NAME', the `back_ep` of a
-                proxy of this server.
-            mode: 'Bind' to listen there, 'Conn' to connect to a proxy's back.
-
-        Raises:
-            ValueError: `endpoint` or `mode` is not valid, or others could connect (see the
-                constructor).
-            OSError: The endpoint cannot be bound.
-            RuntimeError: The server is closed already.
-        """
-        self._listeners.work(zmq.ROUTER, endpoint, mode)
-
-    def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
-        """Receive clients' caches and log lines; returns when the server is closed.
-
-        Arguments and errors as `rep_worker_main`.
-        """
-        self._listeners.work(zmq.PULL, endpoint, mode)
-
-    def rep_proxy_main(self, front_ep: str, back_ep: str) -> None:
-        """Listen to clients at one endpoint and to REP workers at another, and pass on.
-
-        Returns when the server is closed.
-
-        Args:
-            front_ep: Where clients connect.
-            back_ep: Where workers in mode 'Conn' connect; 'inproc://NAME' for those of this server.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it, as of the
-                constructor.
-            OSError: One cannot be bound.
-            RuntimeError: The server is closed already.
-        """
-        self._listeners.forward(zmq.ROUTER, front_ep, zmq.DEALER, back_ep)
-
-    def pull_proxy_main(self, front_ep: str, back_ep: str) -> None:
-        """Listen to clients at one endpoint and to PULL workers at another, and pass on.
-
-        Returns and errors as `rep_proxy_main`.
-        """
-        self._listeners.forward(zmq.PULL, front_ep, zmq.PUSH, back_ep)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until another thread closes the server.
-
-        Args:
-            timeout: Seconds; None waits without a limit.
-
-        Returns:
-            Whether the server is closed, or being closed.
-
-        Raises:
-            TypeError, ValueError: `timeout` is not a number of seconds >= 0 or None.
-        """
-        return self._transport.wait_closing(check_timeout("timeout", timeout))
 
     def __repr__(self) -> str:
         """Return the class, the uuid, the endpoints and the number of caches."""

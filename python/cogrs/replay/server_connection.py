@@ -17,7 +17,7 @@ import zmq
 from cogrs._core import cache_layout
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
-from cogrs.limits import PUBLICATION_PART, SMALL_FRAME
+from cogrs.limits import MOST_SAMPLES, PUBLICATION_PART, SMALL_FRAME
 from cogrs.replay.net.request_socket import connect
 from cogrs.replay.stats import ServerConnectionStats
 from cogrs.replay.wire import WireError, decode, digest_of, encode, memory_like
@@ -74,6 +74,8 @@ class ServerConnection:
         self.down = False  # whether batches are drawn without it
         self.agreed = False  # whether its layout was compared with that of the others
         self.told = False  # whether it told a sum in the present call
+        self.limited = False  # whether it has a rate limiter
+        self.most_samples = MOST_SAMPLES  # that it can ever give at once
         self._samples = 0
         self._socket: zmq.Socket[bytes] | None = None
         self._numbers = itertools.count(1)
@@ -283,6 +285,7 @@ class ServerConnection:
             raise WireError("something that is not an answer of cogrs")
         header = decode(frames[1])
         self.answered = True
+        self._note_allowance(header)
         kind = header.WhichOneof("body")
         if kind == "refusal":
             self.disconnect()
@@ -298,6 +301,11 @@ class ServerConnection:
             self.sizes, self._since = header.sizes, None
             return None
         return self._read_samples(header.samples, len(frames) - 2), frames[2:]
+
+    def _note_allowance(self, header: pb.Header) -> None:
+        self.limited = header.HasField("allowance")
+        most = header.allowance.most_samples if self.limited else 0
+        self.most_samples = min(most, MOST_SAMPLES) or MOST_SAMPLES
 
     def _continue_publishing(self, header: pb.Header) -> None:
         """Send the next part of a message to publish, or note that it is published."""

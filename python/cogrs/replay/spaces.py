@@ -44,7 +44,8 @@ def from_spaces(
     for name, value in settings.items():
         own = _NAMES.get(name, name)
         if own in given:
-            raise TypeError(f"{name}: expected nothing beside {own}, which is the same setting")
+            usual = next(usual for usual, long in _NAMES.items() if long == own)
+            raise TypeError(f"{name}: expected only one of {usual} and {own}, got both")
         given[own] = value
     try:
         return ReplayMemory(

@@ -1,4 +1,4 @@
-"""Figures of one moment: of a server, and of a sampler's connection to one."""
+"""Figures of one moment: of a memory, a server, and a sampler's connection to a server."""
 
 from __future__ import annotations
 
@@ -24,6 +24,44 @@ class Tally(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LimiterStats:
+    """Figures of the rate limiter of a memory or a server.
+
+    If samples wait longer than inserts, the actors are the bottleneck; if inserts wait longer, the
+    learner is.
+
+    Attributes:
+        inserts: Entries inserted: those of closed episodes, final states left out. Of a server: as
+            clients have told since it began; what a client told an earlier server does not count.
+        samples: Samples given: rows of batches, and samples that samplers got.
+        removed: Inserted entries that were evicted or used up, each once; 0 of a server.
+        sample_wait_seconds: Seconds that samples waited, added up over threads; a wait that goes
+            on is counted too. Of a server: waits for caches too.
+        insert_wait_seconds: Seconds that inserts waited, likewise. Of a server: those of its
+            clients, as they told last.
+        samples_per_insert: samples / inserts; 0 before the first insert.
+    """
+
+    inserts: int
+    samples: int
+    removed: int
+    sample_wait_seconds: float
+    insert_wait_seconds: float
+    samples_per_insert: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryStats:
+    """Figures of a `ReplayMemory`.
+
+    Attributes:
+        limiter: Those of its rate limiter; None without a limiter.
+    """
+
+    limiter: LimiterStats | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServerStats:
     """Figures of a `ReplayMemoryServer`. Counts begin with the server and never go down.
 
@@ -34,9 +72,9 @@ class ServerStats:
     Attributes:
         taken_at: When this was taken, in seconds of `time.monotonic`.
         caches: Caches held.
-        n_caches: Caches held at most.
+        n_caches: Most caches that the server holds.
         samples_unused: Samples held that have not been given yet.
-        weight_sum: Sum of the sums of weights of the caches held.
+        weight_sum: Sum of the shares of the caches held, as `ReplayMemoryServer.weight_sum`.
         oldest_age: Seconds since the oldest cache held arrived; None without caches.
         newest_age: Seconds since the newest cache held arrived; None without caches.
         received: What has arrived.
@@ -50,7 +88,7 @@ class ServerStats:
             they were given once.
         total_episodes: Episodes that clients have closed, as they told by `update_counter`.
         total_steps: Steps of those episodes, final states left out.
-        refused: Messages dropped, by why: a key for each reason of
+        refused: Messages dropped, by reason: a key for each reason of
             `cogrs.replay.wire.REASONS`, 0 included.
         published: Messages given to `pub_bytes`.
         publications_dropped: Published messages that clients were too slow for, added up over
@@ -58,6 +96,7 @@ class ServerStats:
         log_lines: Lines that have arrived from `write_log`.
         answers_dropped: Answers to requests that were dropped, because their peers left 1,000
             unread.
+        limiter: Of the rate limiter; None without one.
     """
 
     taken_at: float
@@ -79,6 +118,7 @@ class ServerStats:
     publications_dropped: int
     log_lines: int
     answers_dropped: int = 0
+    limiter: LimiterStats | None = None
 
     @property
     def total_refused(self) -> int:
@@ -110,9 +150,36 @@ class ServerConnectionStats:
     down: bool
 
 
+def memory_stats(
+    limiter: tuple[int, int, int, float, float, float] | None,
+) -> MemoryStats:
+    """Return the figures of a memory; those of its limiter come in the order of their class."""
+    if limiter is None:
+        return MemoryStats(limiter=None)
+    inserts, samples, removed, sample_wait, insert_wait, ratio = limiter
+    return MemoryStats(
+        limiter=LimiterStats(
+            inserts=inserts,
+            samples=samples,
+            removed=removed,
+            sample_wait_seconds=sample_wait,
+            insert_wait_seconds=insert_wait,
+            samples_per_insert=ratio,
+        )
+    )
+
+
 def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
     """Return lines that say where a server is, and what has arrived there."""
-    return [
+    limiter = stats.limiter
+    limited = (
+        f"  limiter: {limiter.inserts} inserts, {limiter.samples} samples, "
+        f"{limiter.samples_per_insert:.2f} per insert; samples waited "
+        f"{limiter.sample_wait_seconds:.1f} s, inserts {limiter.insert_wait_seconds:.1f} s"
+        if limiter
+        else ""
+    )
+    lines = [
         f"ReplayMemoryServer {uuid:08x}",
         *(f"  {name}: {place}" for name, place in places.items()),
         f"  n_caches: {stats.n_caches}, of which {stats.caches} are there",
@@ -122,3 +189,4 @@ def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> l
         f"  total_steps: {stats.total_steps}",
         f"  total_refused: {stats.total_refused}",
     ]
+    return [*lines, limited] if limited else lines

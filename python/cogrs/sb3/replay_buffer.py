@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecNormalize
 
 _SAMPLERS: dict[str, dict[str, Any]] = {
-    # All weights are 1.
-    "uniform": {"priority_exponent": 0.0, "new_priority": "returns"},
-    "prioritized": {"new_priority": "max"},
+    "uniform": {"sampler": "uniform"},
+    "prioritized": {"sampler": "prioritized", "new_priority": "max"},
 }
 """Settings of the memory by sampler."""
 

@@ -201,7 +201,7 @@ def play(
         TypeError, ValueError, OSError: As `ClientActor`, or of another argument.
         RuntimeError: An event loop runs on this thread.
         TimeoutError: The trial was not over in time. The actor has left; a player that does not
-            end when it is cancelled is left behind, with a warning.
+            end when it is cancelled is abandoned, with a warning.
         UnreachableError: No orchestrator answers there.
         RemoteCallError: The orchestrator refuses.
     """

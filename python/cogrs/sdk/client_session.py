@@ -184,7 +184,7 @@ class ClientSession(ActorSession):
         raise cannot_be_pickled("the session of an actor")
 
     def _check_loop(self) -> None:
-        check_own_loop("the session of an actor", self._loop, "join in the one that is to play")
+        check_own_loop("the session of an actor", self._loop, "join in the loop that plays")
 
     def _open(self) -> ActionStream:
         return ActionStream(self._client.connection.stub.ActionStream(metadata=self._metadata))

@@ -144,7 +144,7 @@ class ComponentTable(Generic[AnyComponent]):
         if not component.reported_late:
             component.reported_late = True
             what = component.unfinished or "its last call"
-            _logger.warning("%s: %s does not return and is left behind", component.label, what)
+            _logger.warning("%s: %s does not return and is abandoned", component.label, what)
 
     def _forget(self, key: tuple[str, ...]) -> None:
         who, seconds = self._components[key].label, self._stream_timeout

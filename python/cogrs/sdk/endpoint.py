@@ -315,7 +315,7 @@ def _factories(
 def _check_callable(what: str, given: Any) -> None:
     if not callable(given):
         kind = type(given).__name__
-        raise TypeError(f"{what}: expected a class or another function, got an object of {kind}")
+        raise TypeError(f"{what}: expected a class or a function, got an object of {kind}")
     if isinstance(given, type):
         check_kind(f"{what}: inline", getattr(given, "inline", False), bool, "True or False")
 

@@ -77,7 +77,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
             watching = getattr(environment, "observers", ())
             self._observers = frozenset(expanded("observers", watching, self._trial.actors))
             if update.final or update.rewards or update.messages:
-                raise ValueError("update: expected observations and nothing else at the start")
+                raise ValueError("update: expected only observations at the start")
             return self._reply(update)
 
         reply: pb.EnvActionReply = await self.make(make, start)

@@ -33,7 +33,9 @@ class FrameSender:
         frame = env.render()
         if not isinstance(frame, np.ndarray):
             got = type(frame).__name__
-            raise ValueError(f"render: expected an array, as of render_mode='rgb_array'; got {got}")
+            raise ValueError(
+                f"render: expected an array, as with render_mode='rgb_array'; got {got}"
+            )
         message = array_message(frame)
         self._waiting += [Message(receiver, message, tick) for receiver in self._receivers]
 

@@ -17,7 +17,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": "it seems to serve without TLS: leave tls= out.",
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by an authority in tls= (ca).",
     "Hostname Verification Check failed": "its certificate has another name (server_name of tls=).",
-    "Socket closed": "it hangs up: does it ask for TLS, and for a certificate of clients (tls=)?",
+    "Socket closed": "it hung up: does it require TLS, or a certificate of the client (tls=)?",
 }
 """Hints, by gRPC's texts about a connection that failed."""
 

@@ -2,8 +2,9 @@
 
 Threads: agents (`Player`) run on event loops, any number of them, and ask the policy through a
 `RequestBatcher`. One thread runs the policy. Another pushes closed episodes, so a server that is
-away holds no trial up. `_changed` guards the table of players and the counters that these threads
-share; no other lock is taken while it is held.
+away holds no trial up; a third waits for its rate limiter, if trials are to wait. `_changed` guards
+the table of players and the counters that these threads share; no other lock is taken while it is
+held.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 from cogrs.collector import RequestBatcher
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.convert import convert
+from cogrs.replay.sequence_priority import learned_steps
 from cogrs.sdk import step_of_reward
-from cogrs.validation import check_seconds
+from cogrs.validation import check_number, check_seconds, check_timeout
 from cogrs.workers.idle_detector import IdleDetector
 from cogrs.workers.player import Player
 from cogrs.workers.step_info import STEP_INFO
+from cogrs.workers.trial_gate import TrialGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +58,11 @@ class Decision(NamedTuple):
     recurrent: npt.ArrayLike | None = None
 
 
+def _seconds(timeout_ms: float) -> float:
+    """Return the timeout that the deprecated argument says in milliseconds."""
+    return check_number("timeout_ms", timeout_ms) / 1000
+
+
 class ActorWorker:
     """Serves agents whose observations are answered together, by one call of a policy.
 
@@ -71,7 +79,7 @@ class ActorWorker:
     A policy that raises fails the trials whose states it was given, and no others.
     """
 
-    @renamed_argument("timeout_ms", "timeout", lambda milliseconds: milliseconds / 1000)
+    @renamed_argument("timeout_ms", "timeout", _seconds)
     def __init__(
         self,
         client: ReplayMemoryClient,
@@ -81,6 +89,7 @@ class ActorWorker:
         batch_size: int = 64,
         timeout: float = 0.005,
         samples_per_step: float = 4.0,
+        insert_wait: float | None = 0.0,
         on_episode: Callable[[int, float], None] | None = None,
     ) -> None:
         """Start the policy's thread, and the one that pushes.
@@ -90,26 +99,36 @@ class ActorWorker:
             policy: Called on a thread of its own with k states, (k, *state); and, if `recurrent` is
                 given, with the recurrent states of their trials, (k, *recurrent).
             recurrent: The recurrent state at the first state of a trial, such as zeros; of any
-                dtype and shape. Each actor of each trial has its own.
+                dtype and shape. Each actor of each trial has its own. A memory that stores
+                recurrent states (`ReplayMemory.recurrent`) gets them with the steps, and says this
+                one if it is None.
             batch_size: States per call, at most.
             timeout: Seconds that the first of them waits at most. It waits no longer than until
                 every agent of its event loop has asked.
-            samples_per_step: Samples pushed for each step stored.
+            samples_per_step: Samples pushed for each step stored; of a sequence, each step that is
+                learned from is one.
+            insert_wait: Seconds that a trial's first action waits at most while the server's rate
+                limiter lets no entries in (`ReplayMemoryClient.wait_to_insert`); None as long as it
+                takes. At that point nothing has been played that could be lost. By default no trial
+                waits, as a person may take part in it; programs that start trials can call
+                `wait_to_insert` of the client before each instead.
             on_episode: Called with the number of steps and the sum of rewards of each closed
                 episode.
 
         Raises:
-            ValueError: The memory's templates do not fit, or a number is out of range.
+            ValueError: The memory's templates do not fit, its recurrent state is another one, or a
+                number is out of range.
         """
         check_seconds("timeout", timeout, above=True)
         if not 0 <= samples_per_step < float("inf"):
             raise ValueError(f"samples_per_step: expected a number >= 0, got {samples_per_step}")
         self._client = client
+        self._gate = TrialGate(client, check_timeout("insert_wait", insert_wait))
         self._memory = client.rem
         self._policy = policy
         self._samples_per_step = samples_per_step
         self._on_episode = on_episode
-        self.recurrent = None if recurrent is None else np.asarray(recurrent)
+        self.recurrent = _recurrent(self._memory, recurrent)
         """The recurrent state at the first state of a trial."""
         self.dropped_rewards = 0
         """Rewards whose step was evicted or never stored."""
@@ -137,6 +156,10 @@ class ActorWorker:
     def agent(self) -> Player:
         """Return an agent for one actor of one trial; a factory for `cogrs.sdk.serve`."""
         return Player(self)
+
+    async def begin_episode(self) -> None:
+        """Wait until an episode may begin: see `insert_wait`."""
+        await self._gate.wait()
 
     async def decide(self, state: Any, recurrent: Any = None) -> Mapping[str, Any]:
         """Return the policy's `action`, `prob` and `value` for one state, and its `recurrent`.
@@ -228,6 +251,7 @@ class ActorWorker:
         A policy that does not return within 10 s is left to its thread, and logged.
         """
         self._batcher.close()
+        self._gate.close()
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -265,13 +289,15 @@ class ActorWorker:
 
     def _push(self) -> None:
         owed = 0.0
+        per_row = learned_steps(self._memory)
         trouble: type[Exception] | None = None
         while steps := self._next_unpushed():
             owed += steps * self._samples_per_step
             try:
                 self._client.update_counter()
-                while owed >= self._memory.cache_size and self._client.push_cache() == 0:
-                    owed -= self._memory.cache_size
+                cache = self._memory.cache_size * per_row
+                while owed >= cache and self._client.push_cache() == 0:
+                    owed -= cache
             except Exception as error:
                 # Old episodes are given up; later ones are pushed when the server is back.
                 owed = 0.0
@@ -298,6 +324,18 @@ class ActorWorker:
     def __exit__(self, *_exc: object) -> None:
         """Close it."""
         self.close()
+
+
+def _recurrent(rem: ReplayMemory, given: npt.ArrayLike | None) -> npt.NDArray[Any] | None:
+    """Return the recurrent state at the first state of a trial; a ValueError if two differ."""
+    stored = rem.recurrent
+    if given is None or stored is None:
+        return stored if given is None else np.asarray(given)
+    made = np.asarray(given)
+    if (made.dtype, made.shape) != (stored.dtype, stored.shape) or not np.array_equal(made, stored):
+        expected = f"the memory's, {_described(stored)} of the same values"
+        raise ValueError(f"recurrent: expected {expected}, got {_described(made)}")
+    return made
 
 
 def _batcher(

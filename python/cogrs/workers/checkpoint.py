@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cogrs.replay import ReplayMemory
+from cogrs.replay.recorder import unlimited_writer
 from cogrs.replay.wire import FIELDS, SETTINGS
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def _like(memory: ReplayMemory) -> ReplayMemory:
 
 def _add(memory: ReplayMemory, episode: Episode) -> None:
     entries = episode.entries
-    memory.add_episode(
+    # All of a file or nothing: it does not wait for samples halfway.
+    unlimited_writer(memory).add_episode(
         entries.state[:-1],
         entries.action[:-1],
         entries.reward[:-1],

@@ -78,7 +78,8 @@ class LearnerWorker(Generic[BatchT]):
             timeout: Seconds to wait for it.
 
         Returns:
-            The metrics of `update`; None when there were too few samples for `timeout`.
+            The metrics of `update`; None when there were too few samples for `timeout`, or the
+            server's rate limiter allowed no batch.
         """
         check_seconds("timeout", timeout)
         try:

@@ -40,6 +40,10 @@ class PlayerHost(Protocol):
         """The recurrent state at the start of a trial, or None."""
         ...
 
+    async def begin_episode(self) -> None:
+        """Wait until an episode may begin, before its first decision."""
+        ...
+
     async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
         """Return `action`, `prob`, `value`, and `recurrent` if the policy has such a state."""
         ...
@@ -72,11 +76,13 @@ class Player(Agent):
         self._memory = host.memory
         self._writer = host.memory.writer()
         self._recurrent = host.recurrent
+        self._before = host.recurrent
+        self._stores_recurrent = host.memory.recurrent is not None
         self._ids: list[int] = []
         self._latest: Observation | None = None
         self._decision: Mapping[str, Any] | None = None
         self._reward = 0.0
-        self._finished = False
+        self._begun = self._finished = False
         self._idle: Any = np.zeros_like(host.memory.action_buf)
         self.total_reward = 0.0
         """Sum of the rewards of all steps."""
@@ -101,8 +107,12 @@ class Player(Agent):
         """Store the previous step, and ask the policy."""
         if await self.see(observation):
             return self._idle
+        if not self._begun:
+            self._begun = True
+            await self._host.begin_episode()
         decision = await self._host.decide(observation.value, self._recurrent)
         self._decision = decision
+        self._before = self._recurrent
         self._recurrent = decision.get("recurrent")
         return decision["action"]
 
@@ -186,6 +196,7 @@ class Player(Agent):
             decision["value"],
             step_info(self._trial.id, self._actor, len(self._ids)),
             1.0,
+            recurrent=self._before if self._stores_recurrent else None,
         )
         self._ids.append(entry)
         self.total_reward += self._reward

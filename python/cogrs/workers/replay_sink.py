@@ -148,6 +148,9 @@ class _LoggedDecisions:
         self._sink = sink
         self.memory = sink._memory
 
+    async def begin_episode(self) -> None:
+        pass  # what was logged has happened
+
     async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
         del recurrent
         prob, value = self._sink.annotation(state, self.action)

@@ -115,7 +115,7 @@ impl Batch {
     /// Fails with [`Error::State`], since this system has no descriptors.
     #[cfg(not(unix))]
     pub fn in_file(_layout: BatchLayout, _descriptor: i32) -> Result<Arc<Self>> {
-        Err(Error::State("memory is shared between processes on POSIX systems alone".into()))
+        Err(Error::State("memory is shared between processes only on POSIX systems".into()))
     }
 
     /// The offset of an array in the memory of all batches.

@@ -160,7 +160,7 @@ impl Context {
         match scheduler.run_state {
             RunState::New => scheduler.run_state = RunState::Running,
             RunState::Running => return Err(Error::State("started already".into())),
-            _ => return Err(Error::State("stopped: make a new one to start again".into())),
+            _ => return Err(Error::State("stopped: create a new context to start again".into())),
         }
         drop(scheduler);
         for number in 0..self.count {
@@ -366,8 +366,9 @@ fn check_counts(options: Options, outside: bool) -> Result<()> {
     let most = if outside { MAX_GAMES / options.games - 1 } else { 0 };
     if options.queries > most {
         let expected = match most {
-            0 => "0 for games that do not search, or are so many".into(),
-            _ => format!("an integer in [0, {most}] for so many games"),
+            0 if outside => format!("0 for {} games", options.games),
+            0 => "0 for games that do not search".into(),
+            _ => format!("an integer in [0, {most}] for {} games", options.games),
         };
         return Err(Error::value("max_num_threads", expected, options.queries));
     }

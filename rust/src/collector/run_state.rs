@@ -16,7 +16,9 @@ impl RunState {
         match self {
             Self::Running => Ok(()),
             Self::New => Err(Error::State("not started: call Start() first".into())),
-            Self::Stopped => Err(Error::State("stopped: make a new one to go on".into())),
+            Self::Stopped => {
+                Err(Error::State("stopped: create a new context to start again".into()))
+            }
             Self::Failed(error) => Err(error.clone()),
         }
     }

@@ -14,7 +14,7 @@ pub const COLUMNS: usize = 5;
 const ACTIONS: usize = 3;
 
 /// Where ball and paddle are.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Catch {
     ball: [usize; 2],
     paddle: usize,

@@ -16,7 +16,7 @@ const STRIDE: usize = ROWS + 1;
 const LINES: [usize; 4] = [1, STRIDE, STRIDE + 1, STRIDE - 1];
 
 /// Discs as bits, one number for each player.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ConnectFour {
     discs: [u64; 2],
     player: usize,

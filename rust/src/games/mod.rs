@@ -12,8 +12,12 @@ pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;
 pub mod physics;
+pub mod repeat_previous;
+pub mod tmaze;
 
-use crate::error::{Error, Result};
+use std::ops::RangeInclusive;
+
+use crate::error::{Error, Result, short};
 use crate::games::game_batch::GameBatch;
 use crate::games::lanes::LANES;
 use crate::games::physics::PhysicsGame;
@@ -187,77 +191,121 @@ impl<G: Game + ?Sized> Game for Box<G> {
     }
 }
 
-/// A game that can be built in.
-pub trait BuiltinGame: Game + Default + 'static {
+/// A game that can be built in. One of them is the prototype that has the options; the others are its clones.
+pub trait BuiltinGame: Game + Clone + Default + Sync + 'static {
     /// Keys, action and players.
     fn spec() -> GameSpec;
-}
 
-/// Creates games of one kind.
-#[derive(Debug, Clone, Copy)]
-pub struct GameFactory {
-    name: &'static str,
-    max_steps: u64,
-    spec: fn() -> GameSpec,
-    game: fn() -> Box<dyn Game>,
-    game_batch: fn(usize) -> Box<dyn GameBatch>,
-}
-
-/// All kinds, by the names of their modules here and in Python.
-const BUILTIN_GAMES: [GameFactory; 7] = [
-    factory::<PhysicsGame<acrobot::Acrobot, 4>>("acrobot"),
-    factory::<PhysicsGame<cartpole::CartPole, 4>>("cartpole"),
-    factory::<catch::Catch>("catch"),
-    factory::<connect_four::ConnectFour>("connect_four"),
-    factory::<PhysicsGame<mountain_car::MountainCar, 2>>("mountain_car"),
-    factory::<PhysicsGame<mountain_car_continuous::MountainCarContinuous, 2>>(
-        "mountain_car_continuous",
-    ),
-    factory::<PhysicsGame<pendulum::Pendulum, 2>>("pendulum"),
-];
-
-const fn factory<G: BuiltinGame>(name: &'static str) -> GameFactory {
-    GameFactory {
-        name,
-        max_steps: u64::MAX,
-        spec: G::spec,
-        game: || Box::new(G::default()),
-        game_batch: |count| Box::new((0..count).map(|_| G::default()).collect::<Vec<_>>()),
+    /// Sets options, by name; those that are not named keep their defaults. Fails with [`Error::Value`] for a value out of
+    /// range, and for a name that the game does not have.
+    fn configure(&mut self, options: &[(String, f64)]) -> Result<()> {
+        options.first().map_or(Ok(()), |(name, _)| Err(unknown_option(name)))
     }
 }
 
+/// The value of an option that is an integer. Fails with [`Error::Value`] for another number.
+pub fn integer_option(name: &str, value: f64, range: RangeInclusive<u32>) -> Result<u32> {
+    let number = value as u32;
+    if f64::from(number) == value && range.contains(&number) {
+        return Ok(number);
+    }
+    let expected = format!("an integer from {} to {}", range.start(), range.end());
+    Err(Error::value(name, expected, short(value)))
+}
+
+/// The error of an option that a game does not have.
+pub fn unknown_option(name: &str) -> Error {
+    Error::value("options", "options that the game has", format!("{name:?}"))
+}
+
+/// A game with its options, and what all games of its type have in common.
+trait Prototype: Send + Sync {
+    fn spec(&self) -> GameSpec;
+    fn configure(&mut self, options: &[(String, f64)]) -> Result<()>;
+    fn game(&self) -> Box<dyn Game>;
+    fn game_batch(&self, count: usize) -> Box<dyn GameBatch>;
+}
+
+impl<G: BuiltinGame> Prototype for G {
+    fn spec(&self) -> GameSpec {
+        G::spec()
+    }
+
+    fn configure(&mut self, options: &[(String, f64)]) -> Result<()> {
+        BuiltinGame::configure(self, options)
+    }
+
+    fn game(&self) -> Box<dyn Game> {
+        Box::new(self.clone())
+    }
+
+    fn game_batch(&self, count: usize) -> Box<dyn GameBatch> {
+        Box::new(vec![self.clone(); count])
+    }
+}
+
+type NewPrototype = fn() -> Box<dyn Prototype>;
+
+/// All kinds, by the names of their modules here and in Python.
+const BUILTIN_GAMES: [(&str, NewPrototype); 9] = [
+    ("acrobot", prototype::<PhysicsGame<acrobot::Acrobot, 4>>),
+    ("cartpole", prototype::<PhysicsGame<cartpole::CartPole, 4>>),
+    ("catch", prototype::<catch::Catch>),
+    ("connect_four", prototype::<connect_four::ConnectFour>),
+    ("mountain_car", prototype::<PhysicsGame<mountain_car::MountainCar, 2>>),
+    (
+        "mountain_car_continuous",
+        prototype::<PhysicsGame<mountain_car_continuous::MountainCarContinuous, 2>>,
+    ),
+    ("pendulum", prototype::<PhysicsGame<pendulum::Pendulum, 2>>),
+    ("repeat_previous", prototype::<repeat_previous::RepeatPrevious>),
+    ("tmaze", prototype::<tmaze::TMaze>),
+];
+
+fn prototype<G: BuiltinGame>() -> Box<dyn Prototype> {
+    Box::new(G::default())
+}
+
+/// Creates games of one kind, with the same options.
+pub struct GameFactory {
+    max_steps: u64,
+    prototype: Box<dyn Prototype>,
+}
+
 impl GameFactory {
-    /// The factory of games of this name, with [`GameSpec::max_steps`]. Fails with [`Error::Value`] for an unknown game or
-    /// a limit of 0.
-    pub fn new(name: &str, max_steps: u64) -> Result<Self> {
+    /// The factory of games of this name, with [`GameSpec::max_steps`] and options. Fails with [`Error::Value`] for an unknown
+    /// game or option, an option out of range, or a limit of 0.
+    pub fn new(name: &str, max_steps: u64, options: &[(String, f64)]) -> Result<Self> {
         if max_steps == 0 {
             return Err(Error::value("max_episode_steps", "an integer >= 1", max_steps));
         }
-        let known =
-            BUILTIN_GAMES.into_iter().find(|known| known.name == name).ok_or_else(|| {
-                let names: Vec<_> = Self::names().collect();
-                Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
-            })?;
-        Ok(Self { max_steps, ..known })
+        let known = BUILTIN_GAMES.iter().find(|(known, _)| *known == name);
+        let (_, prototype) = known.ok_or_else(|| {
+            let names: Vec<_> = Self::names().collect();
+            Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
+        })?;
+        let mut prototype = prototype();
+        prototype.configure(options)?;
+        Ok(Self { max_steps, prototype })
     }
 
     /// The names of all games.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILTIN_GAMES.into_iter().map(|known| known.name)
+        BUILTIN_GAMES.iter().map(|(name, _)| *name)
     }
 
     /// Keys, action, players and the limit of steps.
-    pub fn spec(self) -> GameSpec {
-        GameSpec { max_steps: self.max_steps, ..(self.spec)() }
+    pub fn spec(&self) -> GameSpec {
+        GameSpec { max_steps: self.max_steps, ..self.prototype.spec() }
     }
 
     /// Creates a game.
-    pub fn game(self) -> Box<dyn Game> {
-        (self.game)()
+    pub fn game(&self) -> Box<dyn Game> {
+        self.prototype.game()
     }
 
     /// Creates so many games.
-    pub fn game_batch(self, count: usize) -> Box<dyn GameBatch> {
-        (self.game_batch)(count)
+    pub fn game_batch(&self, count: usize) -> Box<dyn GameBatch> {
+        self.prototype.game_batch(count)
     }
 }

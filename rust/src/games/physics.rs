@@ -21,7 +21,7 @@ pub struct PhysicsStep<const N: usize> {
 }
 
 /// Equations of motion for `N` numbers, without a state of their own.
-pub trait Physics<const N: usize>: Send + 'static {
+pub trait Physics<const N: usize>: Send + Sync + 'static {
     /// Keys, action and players.
     fn spec() -> GameSpec;
 
@@ -52,6 +52,12 @@ pub trait Physics<const N: usize>: Send + 'static {
 pub struct PhysicsGame<P, const N: usize> {
     state: [f64; N],
     physics: PhantomData<P>,
+}
+
+impl<P, const N: usize> Clone for PhysicsGame<P, N> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
 }
 
 impl<P, const N: usize> Default for PhysicsGame<P, N> {

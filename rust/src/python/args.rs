@@ -71,6 +71,12 @@ pub fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
+/// A bool, or `TypeError`: numbers are refused, NumPy's bool too, as by `cogrs.validation.check_flag`.
+pub fn plain_flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let flag = value.cast::<PyBool>().map_err(|_| wrong_type(name, "True or False", value))?;
+    Ok(flag.is_true())
+}
+
 /// Text, or `TypeError` that says which texts are expected.
 pub fn text(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| wrong_type(name, expected, value))?;
@@ -89,8 +95,9 @@ macro_rules! named_arguments {
 
 named_arguments! {
     allow_overcommit: bool, flag;
-    absolute: bool, flag;
+    absolute: bool, plain_flag;
     nstep_return: bool, flag;
+    sequences: bool, flag;
     do_update_value: bool, flag;
     do_update_weight: bool, flag;
     episodic_weight_multiplier: f64, number;

@@ -13,9 +13,12 @@ use crate::python::batch_plan::{BatchLayout, BatchPlan};
 use crate::python::block::BatchMemory;
 use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::memory_wait::{Attempt, Shortage};
 use crate::python::out_arrays::OutArrays;
+use crate::python::wait::{Side, Wait};
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
 use crate::replay::transition::Draws;
 use crate::spec::{FIELDS, Field};
 
@@ -40,17 +43,48 @@ pub(super) fn arrays<'py>(
     Ok(arrays)
 }
 
-/// Draws rows into the arrays of a plan; None when the settings have another layout by now.
+/// What became of an attempt to draw.
+#[derive(Debug)]
+pub(super) enum Outcome<D> {
+    Drawn(D),
+    /// The settings have another layout by now.
+    OtherLayout,
+    /// There are too few entries, for the reason given.
+    TooFew(String),
+}
+
+impl<D> Outcome<D> {
+    pub fn map<T>(self, change: impl FnOnce(D) -> T) -> Outcome<T> {
+        match self {
+            Self::Drawn(draws) => Outcome::Drawn(change(draws)),
+            Self::OtherLayout => Outcome::OtherLayout,
+            Self::TooFew(why) => Outcome::TooFew(why),
+        }
+    }
+}
+
+/// Draws rows into the arrays of a plan.
 pub(super) fn draw_into(
     memory: &mut Memory,
+    (view, sampler): (Option<u64>, Option<Sampler>),
     plan: &BatchPlan,
     parts: &mut [&mut [u8]],
-) -> Result<Option<Draws>> {
-    memory.check_drawable()?;
-    if !memory.settings().has_layout_of(&plan.settings) {
-        return Ok(None);
+) -> Result<Outcome<Draws>> {
+    let settings = memory.settings();
+    if !settings.has_layout_of(&plan.settings)
+        || plan.kind != plan.kind.under_limit(limit(memory, view)?)
+    {
+        return Ok(Outcome::OtherLayout);
     }
-    let draws = memory.draw(plan.rows)?;
+    let own = settings.sampler;
+    let result = match view {
+        None => memory.draw_by(sampler.unwrap_or(own), plan.rows),
+        Some(key) => memory.draw_view(key, sampler, plan.rows),
+    };
+    let draws = match result {
+        Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
+        result => result?,
+    };
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
     let mut columns = columns.iter_mut();
@@ -64,10 +98,7 @@ pub(super) fn draw_into(
             BatchColumn::Weight => copy_values(part, draws.weights.iter().copied()),
             BatchColumn::Id => copy_values(part, memory.ids(&draws.prev)),
             BatchColumn::Probability => {
-                copy_values(
-                    part,
-                    draws.weights.iter().map(|&weight| f64::from(weight) / draws.total),
-                );
+                copy_values(part, draws.probabilities());
             }
             BatchColumn::NextTerminated => copy_values(part, memory.terminated(&draws.next)),
             BatchColumn::NStepReturn => {
@@ -75,28 +106,50 @@ pub(super) fn draw_into(
                 let Some(discounts) = columns.next() else { break };
                 memory.nstep(&draws, part, discounts);
             }
+            BatchColumn::TimesSampled => copy_values(part, draws.times.iter().copied()),
             BatchColumn::ImportanceWeight => {
                 if let BatchKind::Sample { importance: Some(options), .. } = plan.kind {
-                    copy_values(part, importance(memory, &draws, options)?.into_iter());
+                    copy_values(part, importance(memory, view, &draws, options)?.into_iter());
                 }
             }
             BatchColumn::NStepDiscount | BatchColumn::Sender => {}
         }
     }
-    Ok(Some(draws))
+    Ok(Outcome::Drawn(draws))
+}
+
+/// The limit of draws of the memory or of a view.
+fn limit(memory: &Memory, view: Option<u64>) -> Result<u32> {
+    Ok(match view {
+        None => memory.settings().max_times_sampled,
+        Some(key) => memory.view(key)?.settings().max_times_sampled,
+    })
 }
 
 pub(super) fn importance(
     memory: &Memory,
+    view: Option<u64>,
     draws: &Draws,
     options: ImportanceOptions,
 ) -> Result<Vec<f32>> {
+    if !draws.sampler.is_weighted() {
+        return Ok(vec![1.0; draws.prev.len()]);
+    }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
-        Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
+        Normalize::All => {
+            let left = match view {
+                None => memory.min_weight(),
+                Some(key) => memory.view(key)?.min_weight(),
+            };
+            // The batch may have used the smallest up.
+            let weights = draws.weights.iter().copied();
+            let smallest = weights.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
+            Largest::OfAll(f64::from(smallest))
+        }
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
-    let count = memory.num_sampleable() as u64;
+    let count = draws.sampleable as u64;
     importance_weights(&weights, options.beta, draws.total, count, largest)
 }
 
@@ -124,24 +177,59 @@ pub(super) fn make<'py>(
     transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
 }
 
+/// The arguments of a draw.
+#[derive(Debug)]
+pub struct DrawArgs<'a, 'py> {
+    /// The key of a view; None draws from the memory.
+    pub view: Option<u64>,
+    pub rows: usize,
+    /// None is the memory's or the view's.
+    pub sampler: Option<Sampler>,
+    /// How long to wait for entries, and for the rate limiter.
+    pub wait: Wait,
+    pub out: Option<&'a Bound<'py, PyAny>>,
+}
+
 pub fn draw<'py>(
     py: Python<'py>,
     handle: &MemoryHandle,
     kind: BatchKind,
-    rows: usize,
-    out: Option<&Bound<'py, PyAny>>,
+    args: &DrawArgs<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let &DrawArgs { view, rows, sampler, wait, out } = args;
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
-    handle.check_drawable(py)?;
+    match &handle.limiter {
+        Some(limiter) => limiter.check_batch(rows as u64)?,
+        None if wait == Wait::Never && view.is_none() => handle.check_drawable(py, sampler)?,
+        None => {}
+    }
     loop {
-        let plan = BatchPlan::new(handle.spec(), handle.settings(), kind, rows)?;
-        let mut drawn = None;
+        let settings = handle.settings();
+        let limit = match view {
+            None => settings.max_times_sampled,
+            view => handle.call(py, 0, |memory| limit(memory, view))?,
+        };
+        let kind = kind.under_limit(limit);
+        let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
+        let mut is_drawn = false;
         let batch = make(py, handle, &plan, out, |parts| {
-            drawn = handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))?;
+            is_drawn = handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
+                if let Some(reason) = memory.sample_shortage(rows) {
+                    return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
+                }
+                Ok(match draw_into(memory, (view, sampler), &plan, parts)? {
+                    Outcome::Drawn(_) => {
+                        memory.count_samples(rows);
+                        Attempt::Ready(true)
+                    }
+                    Outcome::OtherLayout => Attempt::Ready(false),
+                    Outcome::TooFew(reason) => Attempt::NotYet(Shortage::Entries(reason)),
+                })
+            })?;
             Ok(())
         })?;
-        if drawn.is_some() {
+        if is_drawn {
             return Ok(batch);
         }
     }
@@ -190,11 +278,14 @@ pub fn episode<'py>(
     EPISODE.of(py, items)
 }
 
-static ENTRY: BatchClass = BatchClass::new("Entry");
+static ENTRY: BatchClass = BatchClass::in_module("cogrs.replay.entry", "Entry");
 static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.
-fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn entry<'py>(
+    py: Python<'py>,
+    mut fields: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     for field in &mut fields {
         if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
             *field = call_python!(py, "cogrs.nested", "apart", (&*field,))?;

@@ -6,14 +6,15 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use crate::python::args::Normalize;
+use crate::python::args::{Normalize, number};
+use crate::replay::finite::check_non_negative;
 use crate::spec::{EntrySpec, Field};
 
 /// A set of arrays that a draw fills: prev, next, and columns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BatchKind {
-    /// Of `sample` of a memory.
-    Sample { nstep: bool, importance: Option<ImportanceOptions> },
+    /// Of `sample` of a memory; with a limit of draws it has their counts.
+    Sample { nstep: bool, importance: Option<ImportanceOptions>, counted: bool },
     /// Of a cache.
     Cache { ids: bool, nstep: bool },
     /// Of `get_batch`; with ids it has senders too.
@@ -24,6 +25,15 @@ pub enum BatchKind {
 pub struct ImportanceOptions {
     pub beta: f64,
     pub normalize: Normalize,
+}
+
+impl ImportanceOptions {
+    /// What `beta` and `normalize` ask for: nothing without a `beta`; `TypeError` or `ValueError` that name it.
+    pub fn of(beta: Option<&Bound<'_, PyAny>>, normalize: Normalize) -> PyResult<Option<Self>> {
+        let Some(beta) = beta else { return Ok(None) };
+        let beta = check_non_negative("beta", number("beta", beta)?)?;
+        Ok(Some(Self { beta, normalize }))
+    }
 }
 
 /// One of the arrays that follow prev's and next's fields.
@@ -38,6 +48,8 @@ pub enum BatchColumn {
     NextTerminated,
     NStepReturn,
     NStepDiscount,
+    /// How often prev has been drawn under a limit.
+    TimesSampled,
     /// The factor of a row's loss.
     ImportanceWeight,
 }
@@ -47,13 +59,16 @@ impl BatchKind {
     fn row(self) -> (&'static [BatchColumn], Option<&'static BatchClass>) {
         use BatchColumn::{
             Id, ImportanceWeight, NStepDiscount, NStepReturn, NextTerminated, Probability, Sender,
-            Weight,
+            TimesSampled, Weight,
         };
         macro_rules! class {
             ($name:literal) => {{
                 static CLASS: BatchClass = BatchClass::new($name);
                 Some(&CLASS)
             }};
+        }
+        macro_rules! sample {
+            ($($column:ident),*) => { &[Weight, Id, Probability, NextTerminated, $($column),*] };
         }
         match self {
             Self::Cache { ids: false, nstep: false } => (&[Weight], None),
@@ -72,29 +87,42 @@ impl BatchKind {
             Self::Batch { ids: true, nstep: true } => {
                 (&[Weight, Id, Sender, NStepReturn, NStepDiscount], class!("NStepIdBatch"))
             }
-            Self::Sample { nstep: false, importance: None } => {
-                (&[Weight, Id, Probability, NextTerminated], class!("Sample"))
+            Self::Sample { nstep, importance, counted } => {
+                match (nstep, counted, importance.is_some()) {
+                    (false, false, false) => (sample![], class!("Sample")),
+                    (true, false, false) => {
+                        (sample![NStepReturn, NStepDiscount], class!("NStepSample"))
+                    }
+                    (false, false, true) => (sample![ImportanceWeight], class!("WeightedSample")),
+                    (true, false, true) => (
+                        sample![NStepReturn, NStepDiscount, ImportanceWeight],
+                        class!("NStepWeightedSample"),
+                    ),
+                    (false, true, false) => (sample![TimesSampled], class!("CountedSample")),
+                    (true, true, false) => (
+                        sample![NStepReturn, NStepDiscount, TimesSampled],
+                        class!("NStepCountedSample"),
+                    ),
+                    (false, true, true) => {
+                        (sample![TimesSampled, ImportanceWeight], class!("CountedWeightedSample"))
+                    }
+                    (true, true, true) => (
+                        sample![NStepReturn, NStepDiscount, TimesSampled, ImportanceWeight],
+                        class!("NStepCountedWeightedSample"),
+                    ),
+                }
             }
-            Self::Sample { nstep: true, importance: None } => (
-                &[Weight, Id, Probability, NextTerminated, NStepReturn, NStepDiscount],
-                class!("NStepSample"),
-            ),
-            Self::Sample { nstep: false, importance: Some(_) } => (
-                &[Weight, Id, Probability, NextTerminated, ImportanceWeight],
-                class!("WeightedSample"),
-            ),
-            Self::Sample { nstep: true, importance: Some(_) } => (
-                &[
-                    Weight,
-                    Id,
-                    Probability,
-                    NextTerminated,
-                    NStepReturn,
-                    NStepDiscount,
-                    ImportanceWeight,
-                ],
-                class!("NStepWeightedSample"),
-            ),
+        }
+    }
+
+    /// This kind under a limit of draws, or without one.
+    #[must_use]
+    pub fn under_limit(self, limit: u32) -> Self {
+        match self {
+            Self::Sample { nstep, importance, .. } => {
+                Self::Sample { nstep, importance, counted: limit > 0 }
+            }
+            other => other,
         }
     }
 
@@ -129,6 +157,7 @@ impl BatchColumn {
             Self::NextTerminated => ColumnType::of::<bool>("next_terminated"),
             Self::NStepReturn => ColumnType::of::<f32>("nstep_return"),
             Self::NStepDiscount => ColumnType::of::<f32>("nstep_discount"),
+            Self::TimesSampled => ColumnType::of::<u32>("times_sampled"),
             Self::ImportanceWeight => ColumnType::of::<f32>("importance_weight"),
         }
     }
@@ -142,15 +171,21 @@ impl BatchColumn {
     }
 }
 
-/// A named tuple of `cogrs.replay.batch`, looked up once.
+/// A named tuple of `cogrs.replay`, looked up once.
 pub struct BatchClass {
+    module: &'static str,
     name: &'static str,
     class: PyOnceLock<Py<PyAny>>,
 }
 
 impl BatchClass {
     pub const fn new(name: &'static str) -> Self {
-        Self { name, class: PyOnceLock::new() }
+        Self::in_module("cogrs.replay.batch", name)
+    }
+
+    /// One of another module.
+    pub const fn in_module(module: &'static str, name: &'static str) -> Self {
+        Self { module, name, class: PyOnceLock::new() }
     }
 
     /// A tuple of this class. `tuple.__new__` makes it, as in the class's own `_make`; its `__new__` is Python code.
@@ -161,7 +196,7 @@ impl BatchClass {
     ) -> PyResult<Bound<'py, PyAny>> {
         static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let new = || Ok::<_, PyErr>(py.get_type::<PyTuple>().getattr("__new__")?.unbind());
-        let class = self.class.import(py, "cogrs.replay.batch", self.name)?;
+        let class = self.class.import(py, self.module, self.name)?;
         NEW.get_or_try_init(py, new)?.bind(py).call1((class, PyTuple::new(py, items)?))
     }
 }

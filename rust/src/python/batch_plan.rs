@@ -137,13 +137,4 @@ impl BatchPlan {
     pub fn bytes(&self) -> usize {
         self.rows.saturating_mul(DRAW_BYTES_PER_ROW).saturating_add(self.layout.size)
     }
-
-    /// The name of an array, as a caller would reach it.
-    pub fn name(&self, part: usize) -> String {
-        if let Some(column) = part.checked_sub(2 * FIELDS) {
-            return self.kind.columns()[column].column_type().name.into();
-        }
-        let end = if part < FIELDS { "prev" } else { "next" };
-        format!("{end}.{}", Field::ALL[part % FIELDS].name())
-    }
 }

@@ -1,18 +1,15 @@
 //! Caches as the frames that carry them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::error::Error;
-use crate::python::batch::{arrays, draw_into};
+use crate::python::batch::{Outcome, arrays};
 use crate::python::batch_kind::BatchKind;
-use crate::python::batch_plan::BatchPlan;
 use crate::python::block::BatchMemory;
+use crate::python::cache_plan::CachePlan;
 use crate::python::memory::ReplayMemory;
-use crate::replay::cache::{CacheShape, Labels};
-use crate::replay::memory::Memory;
-use crate::replay::settings::Settings;
-use crate::spec::FIELDS;
+use crate::python::sequences::ShapeArgs;
 
 #[doc = stub_doc!(draw_cache)]
 #[pyfunction]
@@ -25,39 +22,34 @@ pub fn draw_cache<'py>(
     pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let handle = &memory.get().handle;
-    if handle.counters.num_sampleable() == 0 {
-        handle.check_process()?;
+    handle.check_process()?;
+    let of_sequences = handle.cache_sequences.get().is_some();
+    if !of_sequences && handle.counters.num_drawable_by(handle.settings().sampler) == 0 {
         return Ok(None);
     }
     let kind = BatchKind::Cache { ids, nstep };
-    let (total, mut block, plan) = loop {
+    let (share, mut block, plan) = loop {
         let settings = handle.settings();
         let rows = settings.cache_size;
-        let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
-        let mut block = handle.pool.take(plan.layout.size())?;
-        let mut parts = plan.layout.cut(block.bytes());
-        let drawn = handle.call(py, plan.bytes(), |memory| {
-            if memory.num_sampleable() == 0 {
-                return Ok(None);
-            }
-            draw_into(memory, &plan, &mut parts).map(Some)
-        })?;
-        match drawn {
-            None => return Ok(None),
-            // The settings changed meanwhile.
-            Some(None) => {}
-            Some(Some(found)) => break (found.total, block, plan),
+        let plan = CachePlan::new(handle, settings, kind, rows)?;
+        let mut block = handle.pool.take(plan.layout().size())?;
+        let mut parts = plan.layout().cut(block.bytes());
+        let outcome = handle.call(py, plan.bytes(), |memory| plan.draw_into(memory, &mut parts))?;
+        match outcome {
+            Outcome::TooFew(_) => return Ok(None),
+            Outcome::OtherLayout => {}
+            Outcome::Drawn(share) => break (share, block, plan),
         }
     };
-    let settings = &plan.settings;
-    let frames = if plan.layout.size() <= pack {
-        let columns = in_sent_order(settings, plan.layout.cut(block.bytes())).concat();
+    let settings = plan.settings();
+    let frames = if plan.layout().size() <= pack {
+        let columns = plan.in_sent_order(plan.layout().cut(block.bytes())).concat();
         PyList::new(py, [PyBytes::new(py, &columns)])?
     } else {
         frames(py, block, &plan)?
     };
-    let (flags, frame_stack) = sent_layout(settings);
-    Ok(Some((settings.cache_size, total, flags, frame_stack, frames).into_pyobject(py)?))
+    let (flags, frame_stack) = CachePlan::sent_layout(handle, settings);
+    Ok(Some((settings.cache_size, share, flags, frame_stack, frames).into_pyobject(py)?))
 }
 
 #[doc = stub_doc!(start_ids)]
@@ -66,44 +58,61 @@ pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) 
     memory.get().handle.call(py, 0, |memory| memory.start_ids(random))
 }
 
-/// The arrays of a batch, or their bytes, in the order in which they are sent: columns first, and of the fields
-/// those that the flags name.
-pub(super) fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
-    let columns = arrays.split_off(2 * FIELDS);
-    let sent = arrays.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    columns.into_iter().chain(sent.map(|(array, _)| array)).collect()
-}
-
-/// The bytes of a batch as they are sent, each column where it lies in the block.
+/// The bytes of rows as they are sent, each column where it lies in the block.
 pub(super) fn frames<'py>(
     py: Python<'py>,
     block: BatchMemory,
-    plan: &BatchPlan,
+    plan: &CachePlan,
 ) -> PyResult<Bound<'py, PyList>> {
-    let layout = plan.layout.flattened();
+    let layout = plan.layout().flattened();
     let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
-    PyList::new(py, in_sent_order(&plan.settings, arrays(py, block, &layout, &bytes)?))
+    PyList::new(py, plan.in_sent_order(arrays(py, block, &layout, &bytes)?))
 }
 
 #[doc = stub_doc!(cache_layout)]
 #[pyfunction]
 #[pyo3(signature = (memory, *, ids=false, nstep=false))]
 pub fn cache_layout(
-    py: Python<'_>,
     memory: &Bound<'_, ReplayMemory>,
     ids: bool,
     nstep: bool,
 ) -> PyResult<(u32, usize, usize)> {
-    memory.get().handle.call(py, 0, |memory: &mut Memory| {
-        let settings = memory.settings();
-        let shape = CacheShape::new(memory.spec(), settings, Labels { ids, senders: false, nstep });
-        let (flags, frame_stack) = sent_layout(settings);
-        Ok::<_, Error>((flags, frame_stack, shape.largest()))
-    })
+    let handle = &memory.get().handle;
+    handle.check_process()?;
+    let settings = handle.settings();
+    let shape = CachePlan::shape(handle, &settings, BatchKind::Cache { ids, nstep })?;
+    let (flags, frame_stack) = CachePlan::sent_layout(handle, &settings);
+    Ok((flags, frame_stack, shape.largest()))
 }
 
-/// The settings that decide on the layout of caches: the cache flags, the first one lowest, and `frame_stack`.
-pub fn sent_layout(settings: &Settings) -> (u32, usize) {
-    let flags = settings.cache_flags.iter().rev();
-    (flags.fold(0, |bits, &flag| bits << 1 | u32::from(flag)), settings.frame_stack)
+#[doc = stub_doc!(set_cache_sequences)]
+#[pyfunction]
+#[pyo3(signature = (memory, length, burn_in=None, after=None, period=None, border=None),
+       text_signature = "(memory, length, burn_in=0, after=0, period=1, border='clip')")]
+pub fn set_cache_sequences(
+    memory: &Bound<'_, ReplayMemory>,
+    length: &Bound<'_, PyAny>,
+    burn_in: Option<&Bound<'_, PyAny>>,
+    after: Option<&Bound<'_, PyAny>>,
+    period: Option<&Bound<'_, PyAny>>,
+    border: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
+    let again = |_| Error::State("the sequences of this memory's caches are set already".into());
+    Ok(memory.get().handle.cache_sequences.set(shape).map_err(again)?)
+}
+
+#[doc = stub_doc!(cache_sequences)]
+#[pyfunction]
+pub fn cache_sequences<'py>(
+    memory: &Bound<'py, ReplayMemory>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(shape) = memory.get().handle.cache_sequences.get() else { return Ok(None) };
+    let dict = PyDict::new(memory.py());
+    dict.set_item("length", shape.length)?;
+    dict.set_item("burn_in", shape.burn_in)?;
+    dict.set_item("after", shape.after)?;
+    dict.set_item("period", shape.period)?;
+    dict.set_item("border", shape.border.to_string())?;
+    Ok(Some(dict))
 }

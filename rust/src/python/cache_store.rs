@@ -9,15 +9,16 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use crate::error::Result;
 use crate::python::args::{seeded, size};
-use crate::python::batch::{copy_values, make};
-use crate::python::batch_kind::{BatchColumn, BatchKind};
-use crate::python::batch_plan::BatchPlan;
-use crate::python::cache::{frames, in_sent_order, sent_layout};
+use crate::python::batch::copy_values;
+use crate::python::batch_kind::BatchKind;
+use crate::python::cache::frames;
+use crate::python::cache_plan::CachePlan;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
 use crate::python::message_frame::{MessageFrame, message_frames};
-use crate::replay::cache::{Cache, CacheShape, Labels};
+use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, TakenSamples};
 use crate::replay::sender_counters::CacheCounts;
 use crate::replay::settings::Settings;
@@ -28,7 +29,6 @@ use crate::replay::settings::Settings;
 pub struct CacheStore {
     handle: Arc<MemoryHandle>,
     store: Mutex<Store<MessageFrame>>,
-    labels: Labels,
     kind: BatchKind,
 }
 
@@ -59,8 +59,8 @@ impl CacheStore {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shape(&self, settings: &Settings) -> CacheShape {
-        CacheShape::new(self.handle.spec(), settings, self.labels)
+    fn shape(&self, settings: &Arc<Settings>) -> Result<CacheShape> {
+        CachePlan::shape(&self.handle, settings, of_caches(self.kind))
     }
 
     /// Runs `call` on the store under the settings in force.
@@ -70,23 +70,24 @@ impl CacheStore {
         call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
     ) -> PyResult<T> {
         self.handle.check_process()?;
-        self.with(py, self.shape(&self.handle.settings()), call)
+        self.with(py, self.shape(&self.handle.settings())?, call)
     }
 
     fn take(
         &self,
         py: Python<'_>,
-        plan: &BatchPlan,
+        plan: &CachePlan,
+        rows: usize,
         shape: CacheShape,
         parts: &mut [&mut [u8]],
     ) -> PyResult<(f64, usize)> {
-        let (rows, reuse) = (plan.rows, plan.settings.reuse_cache);
+        let reuse = plan.settings().reuse_cache;
         let (taken, left) = self.with(py, shape, |store| {
             let taken = store.take(rows, reuse);
             (taken, (store.offered(), store.unused()))
         })?;
         let taken = taken?;
-        if plan.layout.size() <= DETACH_FROM {
+        if plan.layout().size() <= DETACH_FROM {
             gather(&taken, plan, parts);
         } else {
             py.detach(|| gather(&taken, plan, parts));
@@ -95,15 +96,22 @@ impl CacheStore {
     }
 }
 
-fn gather(taken: &TakenSamples<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
+fn gather(taken: &TakenSamples<MessageFrame>, plan: &CachePlan, parts: &mut [&mut [u8]]) {
     let parts = parts.iter_mut().map(|part| &mut **part).collect();
-    let mut parts = in_sent_order(&plan.settings, parts);
+    let mut parts = plan.in_sent_order(parts);
     // Only the store knows the sender of a cache; the other columns are those of caches.
-    let senders = plan.kind.columns().iter().position(|column| *column == BatchColumn::Sender);
-    let senders = senders.map(|at| parts.remove(at));
+    let senders = plan.sender().map(|at| parts.remove(at));
     taken.gather(&mut parts);
     if let Some(senders) = senders {
         copy_values(senders, taken.senders());
+    }
+}
+
+/// The kind of the caches that batches of a kind are made of.
+fn of_caches(kind: BatchKind) -> BatchKind {
+    match kind {
+        BatchKind::Batch { ids, nstep } => BatchKind::Cache { ids, nstep },
+        other => other,
     }
 }
 
@@ -121,10 +129,9 @@ impl CacheStore {
         let capacity = size("n_caches", n_caches, 1)?;
         let rng = seeded(seed)?;
         let handle = Arc::clone(&memory.get().handle);
-        let labels = Labels { ids, senders: false, nstep };
         let kind = BatchKind::Batch { ids, nstep };
-        let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
-        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), labels, kind })
+        let shape = CachePlan::shape(&handle, &handle.settings(), of_caches(kind))?;
+        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), kind })
     }
 
     #[doc = stub_doc!(CacheStore.push)]
@@ -140,10 +147,10 @@ impl CacheStore {
     ) -> PyResult<bool> {
         self.handle.check_process()?;
         let settings = self.handle.settings();
-        if layout.is_some_and(|layout| layout != sent_layout(&settings)) {
+        if layout.is_some_and(|layout| layout != CachePlan::sent_layout(&self.handle, &settings)) {
             return Ok(false);
         }
-        let shape = self.shape(&settings);
+        let shape = self.shape(&settings)?;
         let cache = Cache::new(&shape, rows, weight_sum, message_frames(frames)?)?;
         let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
@@ -184,19 +191,20 @@ impl CacheStore {
         let rows = size("batch_size", batch_size, 1)?;
         let settings = self.handle.settings();
         let reuse = settings.reuse_cache;
-        let shape = self.shape(&settings);
+        let shape = self.shape(&settings)?;
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan = BatchPlan::new(self.handle.spec(), settings, self.kind, rows)?;
-        make(py, &self.handle, &plan, out, |parts| self.take(py, &plan, shape, parts).map(drop))
+        let plan = CachePlan::new(&self.handle, settings, self.kind, rows)?;
+        plan.make(py, &self.handle, out, |parts| self.take(py, &plan, rows, shape, parts).map(drop))
     }
 
     #[doc = stub_doc!(CacheStore.give)]
     fn give<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyTuple>> {
         self.handle.check_process()?;
         let settings = self.handle.settings();
-        let (reuse, (flags, frame_stack)) = (settings.reuse_cache, sent_layout(&settings));
-        let shape = self.shape(&settings);
+        let (flags, frame_stack) = CachePlan::sent_layout(&self.handle, &settings);
+        let reuse = settings.reuse_cache;
+        let shape = self.shape(&settings)?;
         let (checked, (offered, unused)) = self.with(py, shape.clone(), |store| {
             (store.check(rows, reuse), (store.offered(), store.unused()))
         })?;
@@ -205,9 +213,10 @@ impl CacheStore {
             let nothing = PyList::empty(py);
             return (offered, unused, flags, frame_stack, nothing, shortage).into_pyobject(py);
         }
-        let plan = BatchPlan::new(self.handle.spec(), settings, self.kind, rows)?;
-        let mut block = self.handle.pool.take(plan.layout.size())?;
-        let (offered, unused) = self.take(py, &plan, shape, &mut plan.layout.cut(block.bytes()))?;
+        let plan = CachePlan::new(&self.handle, settings, self.kind, rows)?;
+        let mut block = self.handle.pool.take(plan.layout().size())?;
+        let mut parts = plan.layout().cut(block.bytes());
+        let (offered, unused) = self.take(py, &plan, rows, shape, &mut parts)?;
         let frames = frames(py, block, &plan)?;
         (offered, unused, flags, frame_stack, frames, shortage).into_pyobject(py)
     }

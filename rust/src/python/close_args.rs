@@ -1,4 +1,4 @@
-//! The arguments that say how an episode is closed: those of `close_episode`.
+//! The arguments of `close_episode`.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -40,7 +40,7 @@ impl<'py> CloseArgs<'_, 'py> {
         handle.check_process()?;
         if self.final_info.is_some() && self.final_state.is_none() {
             let got = "no final_state";
-            return Err(Error::value("final_info", "final_state beside it", got).into());
+            return Err(Error::value("final_info", "a final_state as well", got).into());
         }
         let only_truncated = self.only_truncated()?;
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
@@ -79,15 +79,14 @@ impl<'py> CloseArgs<'_, 'py> {
         }
         if self.bootstrap_value.is_some() {
             return Err(PyTypeError::new_err(
-                "bootstrap_value: expected nothing beside terminated or truncated: a value says truncated, \
-                 None says terminated",
+                "bootstrap_value: expected only one of bootstrap_value and terminated or truncated, got both",
             ));
         }
         match (terminated == Some(true), truncated == Some(true)) {
             (true, _) => Ok(Some(false)),
             (false, true) => Ok(Some(true)),
             (false, false) => {
-                let expected = "True for one of them when an episode is closed";
+                let expected = "at least one of them to be True";
                 Err(Error::value("terminated, truncated", expected, "neither").into())
             }
         }

@@ -1,6 +1,8 @@
 //! `cogrs._core.CollectorContext`. Locks and threads are those of `collector::context`; every call that may wait
 //! for games detaches from the interpreter first.
 
+use std::collections::HashMap;
+
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -10,6 +12,7 @@ use crate::error::Error;
 use crate::games::GameFactory;
 use crate::python::description::{CollectorArg, CollectorTensors, GameArg, StepTensors, policy};
 use crate::python::fork_guard::ForkGuard;
+use crate::python::games::named;
 use crate::python::tensor_spec::{TensorMemory, arrays};
 use crate::python::wait::{deadline, interruptible};
 
@@ -99,7 +102,7 @@ impl CollectorContext {
 #[pymethods]
 impl CollectorContext {
     #[new]
-    #[pyo3(signature = (game, collectors, *, max_episode_steps, num_games, num_threads, num_buffers, seed,
+    #[pyo3(signature = (game, collectors, *, max_episode_steps, game_options=None, num_games, num_threads, num_buffers, seed,
                         deterministic, on_error, max_restarts, restart_backoff, queries))]
     // The options of one constructor.
     #[allow(clippy::too_many_arguments)]
@@ -108,6 +111,7 @@ impl CollectorContext {
         game: &Bound<'_, PyAny>,
         collectors: Vec<CollectorArg<'_>>,
         max_episode_steps: u64,
+        game_options: Option<HashMap<String, f64>>,
         num_games: usize,
         num_threads: usize,
         num_buffers: Option<usize>,
@@ -132,7 +136,7 @@ impl CollectorContext {
             queries,
         };
         let (made, step_tensors) = if let Ok(name) = game.extract::<String>() {
-            let game = GameFactory::new(&name, max_episode_steps)?;
+            let game = GameFactory::new(&name, max_episode_steps, &named(game_options))?;
             let make = || {
                 Context::of_game_batches(&game.spec(), collectors, options, |games| {
                     game.game_batch(games.len())
@@ -242,6 +246,15 @@ impl CollectorContext {
     #[doc = stub_doc!(CollectorContext.stay)]
     fn stay(&self, game: usize) -> PyResult<()> {
         Ok(self.context()?.override_step(game, Override::Stay)?)
+    }
+
+    #[doc = stub_doc!(CollectorContext.stay_each)]
+    fn stay_each(&self, games: Vec<usize>) -> PyResult<()> {
+        let context = self.context()?;
+        for game in games {
+            context.override_step(game, Override::Stay)?;
+        }
+        Ok(())
     }
 
     #[doc = stub_doc!(CollectorContext.begin)]

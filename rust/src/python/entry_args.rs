@@ -1,4 +1,4 @@
-//! The arguments that are the fields of entries: those of `add_entry`, `add_entries` and `add_episode`.
+//! The arguments of `add_entry`, `add_entries` and `add_episode` that give the fields of entries.
 
 use numpy::PyArrayDescrMethods;
 use pyo3::exceptions::PyTypeError;
@@ -45,13 +45,12 @@ fn fields_by_long_names<'a, 'py>(
         let name = field.name();
         if short.is_some() && long.is_some() {
             let letter = field.letter();
-            let text =
-                format!("{name}: expected nothing beside {letter}, which names the same field");
+            let text = format!("{name}: expected only one of {letter} and {name}, got both");
             return Err(PyTypeError::new_err(text));
         }
         fields.push(required(name, "a value", short.or(long))?);
     }
-    let wrong = |_| PyTypeError::new_err("an entry has six fields to give");
+    let wrong = |_| PyTypeError::new_err("fields: expected six values, one per written field");
     fields.try_into().map_err(wrong)
 }
 
@@ -60,8 +59,7 @@ pub fn required<'a, 'py>(
     expected: &str,
     value: Option<&'a Bound<'py, PyAny>>,
 ) -> PyResult<&'a Bound<'py, PyAny>> {
-    let missing =
-        || PyTypeError::new_err(format!("{name}: expected {expected}, got nothing or None"));
+    let missing = || PyTypeError::new_err(format!("{name}: expected {expected}, got None"));
     value.ok_or_else(missing)
 }
 
@@ -77,7 +75,7 @@ pub fn entry<'py>(
     Ok(values)
 }
 
-/// The fields of many entries, along a leading dimension, and as many initial weights.
+/// The fields of many entries, along a leading dimension, and one initial weight per entry.
 pub fn entries<'py>(
     handle: &MemoryHandle,
     fields: Fields<'_, 'py>,
@@ -113,7 +111,7 @@ fn leading_dimension(handle: &MemoryHandle, fields: Fields<'_, '_>) -> PyResult<
     Err(Error::value("leading dimensions", "the same for all fields", got).into())
 }
 
-/// The bytes of `count` values of all fields, and how many bytes those are.
+/// The values of all fields as bytes, `count` values per field, and their total size.
 pub fn rows<'a>(
     handle: &MemoryHandle,
     values: &'a [ValueBytes<'_>],
@@ -130,4 +128,36 @@ pub fn rows<'a>(
 /// Rewards and values are read more than once, so what is checked must be what is stored.
 fn settled(field: Field, value: ValueBytes<'_>) -> Result<ValueBytes<'_>, Error> {
     if matches!(field, Field::Reward | Field::Value) { value.owned() } else { Ok(value) }
+}
+
+/// The argument `recurrent`: the recurrent state before an entry, or before each of many.
+#[derive(Debug)]
+pub struct RecurrentArg<'py> {
+    value: Option<ValueBytes<'py>>,
+    size: usize,
+}
+
+impl<'py> RecurrentArg<'py> {
+    /// Reads it, for `count` entries along a leading dimension or for one; `TypeError` where the memory stores none.
+    pub fn new(
+        handle: &MemoryHandle,
+        given: Option<&Bound<'py, PyAny>>,
+        count: Option<usize>,
+    ) -> PyResult<Self> {
+        let Some(given) = given else { return Ok(Self { value: None, size: 0 }) };
+        let Some(template) = &handle.recurrent else {
+            let text = "recurrent: expected nothing, as the memory was made without recurrent";
+            return Err(PyTypeError::new_err(text));
+        };
+        let value = match count {
+            None => template.value("recurrent", given)?,
+            Some(count) => template.values("recurrent", given, count)?,
+        };
+        Ok(Self { value: Some(value), size: template.spec().nbytes() * count.unwrap_or(1) })
+    }
+
+    pub fn bytes(&self) -> PyResult<Option<&[u8]>> {
+        let value = self.value.as_ref();
+        Ok(value.map(|value| value.exactly("recurrent", self.size)).transpose()?)
+    }
 }

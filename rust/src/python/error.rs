@@ -13,7 +13,7 @@ impl From<Error> for PyErr {
         match error {
             Error::Value { .. } => PyValueError::new_err(text),
             Error::Type { .. } => PyTypeError::new_err(text),
-            Error::State(_) => PyRuntimeError::new_err(text),
+            Error::State(_) | Error::TooFew(_) => PyRuntimeError::new_err(text),
             Error::Index(_) => PyIndexError::new_err(text),
             // Python makes the subclass that goes with the number.
             Error::File { path, code: Some(code), text, .. } => {

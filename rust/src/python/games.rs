@@ -1,5 +1,7 @@
 //! The built-in games as Python sees them.
 
+use std::collections::HashMap;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -19,10 +21,22 @@ fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, [dtype, PyTuple::new(py, &field.shape)?.into_any()])
 }
 
+/// Options in the order of their names, so that of several errors it is always the same that is raised.
+pub fn named(options: Option<HashMap<String, f64>>) -> Vec<(String, f64)> {
+    let mut options: Vec<_> = options.into_iter().flatten().collect();
+    options.sort_by(|one, other| one.0.cmp(&other.0));
+    options
+}
+
 #[doc = stub_doc!(game_spec)]
 #[pyfunction]
-pub fn game_spec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
-    let spec = GameFactory::new(name, 1)?.spec();
+#[pyo3(signature = (name, options = None))]
+pub fn game_spec<'py>(
+    py: Python<'py>,
+    name: &str,
+    options: Option<HashMap<String, f64>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let spec = GameFactory::new(name, 1, &named(options))?.spec();
     let keys = PyDict::new(py);
     for (key, field) in &spec.keys {
         keys.set_item(key, described(py, field)?)?;

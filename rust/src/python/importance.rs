@@ -34,10 +34,13 @@ pub fn importance_weights<'py>(
         (Normalize::All, Some(smallest)) => Largest::OfAll(number("min_weight", smallest)?),
         (Normalize::All, None) if count == values.len() as u64 => Largest::OfBatch,
         (Normalize::All, None) => {
-            let got = format!("{} of count={count} weights and no min_weight", values.len());
-            return Err(
-                Error::value("min_weight", "memory.min_weight for normalize='all'", got).into()
-            );
+            let got = format!("None for {} of count={count} weights", values.len());
+            return Err(Error::value(
+                "min_weight",
+                "memory.min_weight, which normalize='all' needs",
+                got,
+            )
+            .into());
         }
     };
     let (exponent, total) = (number("exponent", exponent)?, number("total", total)?);

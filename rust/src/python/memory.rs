@@ -3,6 +3,7 @@
 //! Its read-only properties are in `memory_properties.rs`, its settings in `settings.rs`, its constructors for
 //! spaces of Gymnasium in `spaces.rs`, and the calls that write, which its base class has, in `writer.rs`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -13,21 +14,27 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::python::args::{
     Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
-    seeded, shown, size, wrong_type,
+    seeded, sequences as sequences_flag, shown, size, text, wrong_type,
 };
-use crate::python::batch;
+use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
+use crate::python::rate_limiter::{LimiterOfFile, limiter_of_file, rate_limiter};
+use crate::python::sequence_plan::{SequenceKind, SequenceRow};
+use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
 use crate::python::template::Template;
+use crate::python::view::ReplayView;
+use crate::python::wait::Side;
 use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
-use crate::replay::finite::check_non_negative;
 use crate::replay::memory::Memory;
+use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::settings::Settings;
+use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 #[doc = stub_doc!(ReplayMemory)]
@@ -46,11 +53,12 @@ impl ReplayMemory {
     fn assemble(
         memory: Memory,
         templates: [Template; FIELDS],
+        recurrent: Option<Template>,
         uuid: u32,
     ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
-        let handle = Arc::new(MemoryHandle::new(memory, templates));
+        let handle = Arc::new(MemoryHandle::new(memory, templates, recurrent));
         let writer = ReplayWriter::new(Arc::clone(&handle));
         let memory = Self { handle, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
@@ -69,6 +77,28 @@ fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIEL
     made.try_into().map_err(|_| Error::State("an entry has seven fields".into()).into())
 }
 
+/// Dimensions of an argument that has them, as arrays do.
+fn dimensions(value: &Bound<'_, PyAny>) -> usize {
+    let stated = value.getattr("ndim").and_then(|ndim| ndim.extract());
+    stated.unwrap_or_else(|_| {
+        let first = value.get_item(0);
+        1 + usize::from(first.is_ok_and(|first| first.len().is_ok()))
+    })
+}
+/// The template of recurrent states, and how the core stores them.
+fn recurrent_args(
+    recurrent: Option<&Bound<'_, PyAny>>,
+    period: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Option<Template>, Option<RecurrentSpec>)> {
+    let period = period.map_or(Ok(1), |period| size("recurrent_period", period, 1))?;
+    let Some(value) = recurrent else { return Ok((None, None)) };
+    let template = Template::named("recurrent", value)?;
+    let field = template.spec().clone();
+    let initial = template.value("recurrent", value)?.bytes().to_vec();
+    let spec = RecurrentSpec::new(field, initial, period)?;
+    Ok((Some(template), Some(spec)))
+}
+
 // The signatures are those of the published interface and of Python's protocols.
 #[allow(
     clippy::too_many_arguments,
@@ -80,9 +110,11 @@ fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIEL
 impl ReplayMemory {
     #[new]
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
-                        max_step, *, uuid=None, seed=None, allow_overcommit=false, **settings),
+                        max_step, *, uuid=None, seed=None, allow_overcommit=false, limiter=None,
+                        recurrent=None, recurrent_period=None, **settings),
            text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
-                             max_step, *, uuid=None, seed=None, allow_overcommit=False, **settings)")]
+                             max_step, *, uuid=None, seed=None, allow_overcommit=False, limiter=None, \
+                             recurrent=None, recurrent_period=1, **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -96,6 +128,9 @@ impl ReplayMemory {
         uuid: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+        limiter: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
+        recurrent_period: Option<&Bound<'_, PyAny>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
@@ -109,11 +144,15 @@ impl ReplayMemory {
                 Err(_) => return Err(Error::value("uuid", "an integer below 2**32", uuid).into()),
             },
         };
+        let (recurrent, states) = recurrent_args(recurrent, recurrent_period)?;
         let rng = seeded(seed)?;
+        let limiter = limiter.map(rate_limiter).transpose()?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
-        let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
-        memory.set_settings(settings);
-        Ok(Self::assemble(memory, templates, uuid))
+        let mut memory =
+            py.detach(|| Memory::with_recurrent(spec, states, max_step, rng, allow_overcommit))?;
+        memory.set_settings(settings)?;
+        memory.set_limiter(limiter)?;
+        Ok(Self::assemble(memory, templates, recurrent, uuid))
     }
 
     #[doc = stub_doc!(ReplayMemory.writer)]
@@ -144,18 +183,30 @@ impl ReplayMemory {
     }
 
     #[doc = stub_doc!(ReplayMemory.update_priority)]
-    #[pyo3(signature = (id, priority, *, absolute=false))]
+    #[pyo3(signature = (id, priority, *, absolute=false, mask=None, sequences=false))]
     fn update_priority(
         &self,
         py: Python<'_>,
         id: &Bound<'_, PyAny>,
         priority: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = absolute)] absolute: bool,
+        mask: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = sequences_flag)] sequences: bool,
     ) -> PyResult<usize> {
         let kind = if absolute { PriorityKind::Weight } else { PriorityKind::Error };
         let ids = ids(id)?;
+        if mask.is_some() || dimensions(priority) > 1 {
+            if absolute {
+                let got = "errors of the steps of sequences";
+                return Err(Error::value("absolute", "False with them", got).into());
+            }
+            return sequences::update_errors(py, &self.handle, &ids, priority, mask);
+        }
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
         self.handle.call(py, ids.len() * UPDATE_BYTES_PER_ID, |memory| {
+            if sequences {
+                return memory.update_sequence_priority(&ids, &priorities, kind);
+            }
             memory.update_priority(&ids, &priorities, kind)
         })
     }
@@ -173,21 +224,26 @@ impl ReplayMemory {
     }
 
     #[doc = stub_doc!(ReplayMemory.get_batch)]
-    #[pyo3(signature = (batch_size, *, out=None))]
+    #[pyo3(signature = (batch_size, *, wait=None, out=None))]
     fn get_batch<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
+        wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let kind = BatchKind::Batch { ids: false, nstep: false };
-        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+        let rows = size("batch_size", batch_size, 1)?;
+        let wait = self.handle.patience(wait)?;
+        let args = DrawArgs { view: None, rows, sampler: None, wait, out };
+        batch::draw(py, &self.handle, kind, &args)
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
-    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch, out=None),
+    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch,
+                        sampler=None, wait=None, out=None),
            text_signature = "($self, batch_size, *, nstep_return=False, beta=None, normalize='batch', \
-                             out=None)")]
+                             sampler=None, wait=None, out=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
@@ -195,15 +251,49 @@ impl ReplayMemory {
         #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
         beta: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        sampler: Option<&Bound<'py, PyAny>>,
+        wait: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let beta = beta.map(|beta| number("beta", beta)).transpose()?;
-        if let Some(beta) = beta {
-            check_non_negative("beta", beta)?;
-        }
-        let importance = beta.map(|beta| ImportanceOptions { beta, normalize });
-        let kind = BatchKind::Sample { nstep: nstep_return, importance };
-        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
+        let importance = ImportanceOptions::of(beta, normalize)?;
+        let kind = BatchKind::Sample { nstep: nstep_return, importance, counted: false };
+        let rows = size("batch_size", batch_size, 1)?;
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        let wait = self.handle.patience(wait)?;
+        batch::draw(py, &self.handle, kind, &DrawArgs { view: None, rows, sampler, wait, out })
+    }
+
+    #[doc = stub_doc!(ReplayMemory.sample_sequences)]
+    #[pyo3(signature = (n, length, burn_in=None, after=None, period=None, border=None, sampler=None,
+                        beta=None, normalize=Normalize::Batch, nstep_return=false, wait=None, out=None),
+           text_signature = "($self, n, length, burn_in=0, after=0, period=1, border='clip', \
+                             sampler=None, beta=None, normalize='batch', nstep_return=False, wait=None, \
+                             out=None)")]
+    fn sample_sequences<'py>(
+        &self,
+        py: Python<'py>,
+        n: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+        burn_in: Option<&Bound<'py, PyAny>>,
+        after: Option<&Bound<'py, PyAny>>,
+        period: Option<&Bound<'py, PyAny>>,
+        border: Option<&Bound<'py, PyAny>>,
+        sampler: Option<&Bound<'py, PyAny>>,
+        beta: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = normalize)] normalize: Normalize,
+        #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
+        wait: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let count = size("n", n, 1)?;
+        let shape = ShapeArgs { length, burn_in, after, period, border }.shape()?;
+        let importance = ImportanceOptions::of(beta, normalize)?;
+        let sampler = sampler.map(|name| setting_value::sampler("sampler", name)).transpose()?;
+        let row = SequenceRow::Sample;
+        let kind = SequenceKind { row, nstep: nstep_return, importance };
+        let wait = self.handle.patience(wait)?;
+        let args = DrawArgs { view: None, rows: count, sampler, wait, out };
+        sequences::draw(py, &self.handle, kind, shape, &args)
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]
@@ -224,6 +314,23 @@ impl ReplayMemory {
         batch::episode(py, &self.handle, index)
     }
 
+    #[doc = stub_doc!(ReplayMemory.stats)]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let handle = &self.handle;
+        let counts = handle.call(py, 0, |memory| Ok(memory.limiter_counts()))?;
+        let limiter = counts.map(|counts| {
+            (
+                counts.inserts,
+                counts.samples,
+                counts.removed,
+                handle.waits.seconds(Side::Sample),
+                handle.waits.seconds(Side::Insert),
+                counts.samples_per_insert(),
+            )
+        });
+        call_python!(py, "cogrs.replay.stats", "memory_stats", (limiter,))
+    }
+
     #[doc = stub_doc!(ReplayMemory.save)]
     fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
         self.handle.call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
@@ -231,18 +338,89 @@ impl ReplayMemory {
 
     #[doc = stub_doc!(ReplayMemory.load)]
     #[staticmethod]
-    #[pyo3(signature = (path, *, allow_overcommit=false))]
+    #[pyo3(signature = (path, *, allow_overcommit=false, limiter=LimiterOfFile::File),
+           text_signature = "(path, *, allow_overcommit=False, limiter='file')")]
     fn load(
         py: Python<'_>,
         #[pyo3(from_py_with = path)] path: PathBuf,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+        #[pyo3(from_py_with = limiter_of_file)] limiter: LimiterOfFile,
     ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| CheckpointFile::open(&path))?;
         let templates =
-            of_fields(|field| Template::saved(py, field, &saved.fields()[field.index()]))?;
+            of_fields(|field| Template::saved(py, field.name(), &saved.fields()[field.index()]))?;
         let uuid = saved.uuid();
-        let memory = py.detach(|| saved.load(allow_overcommit))?;
-        Py::new(py, Self::assemble(memory, templates, uuid))
+        let mut memory = py.detach(|| saved.load(allow_overcommit))?;
+        if let LimiterOfFile::Given(limiter) = limiter {
+            memory.set_limiter(limiter)?;
+        }
+        let states = memory.recurrent_spec();
+        let recurrent = states.map(|states| Template::saved(py, "recurrent", &states.field));
+        Py::new(py, Self::assemble(memory, templates, recurrent.transpose()?, uuid))
+    }
+
+    #[doc = stub_doc!(ReplayMemory.restore)]
+    #[pyo3(signature = (path, settings=None, *, allow_overcommit=false))]
+    fn restore(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = path)] path: PathBuf,
+        settings: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+    ) -> PyResult<()> {
+        let settings = setting_value::settings_of(settings)?;
+        self.handle.check_process()?;
+        let saved = py.detach(|| CheckpointFile::open(&path))?;
+        self.handle.replace(py, |memory| memory.restore_from(saved, settings, allow_overcommit))
+    }
+
+    #[doc = stub_doc!(ReplayMemory.view)]
+    #[pyo3(signature = (name, *, priority_exponent=None, sampler=None, max_times_sampled=None))]
+    fn view(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        priority_exponent: Option<&Bound<'_, PyAny>>,
+        sampler: Option<&Bound<'_, PyAny>>,
+        max_times_sampled: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ReplayView> {
+        let name = text("name", "text", name)?;
+        if name.is_empty() {
+            return Err(Error::value("name", "text that is not empty", "''").into());
+        }
+        let exponent =
+            priority_exponent.map(|value| number("priority_exponent", value)).transpose()?;
+        let sampler = sampler.map(|value| setting_value::sampler("sampler", value)).transpose()?;
+        let limit = max_times_sampled.map(setting_value::max_times_sampled).transpose()?;
+        let key = self.handle.call(py, LONG, |memory| {
+            let own = memory.settings();
+            let Some(view) = memory.view_of(&name) else {
+                return memory.add_view(ViewSettings {
+                    name: name.clone(),
+                    priority_exponent: exponent.unwrap_or(own.priority_exponent),
+                    sampler: sampler.unwrap_or(own.sampler),
+                    max_times_sampled: limit.unwrap_or(0),
+                });
+            };
+            let has = view.settings();
+            let wrong = |setting: &str, has: &dyn Display, given: &dyn Display| {
+                let expected = format!("{has}, which the view {name:?} has");
+                Err(Error::value(setting, expected, given))
+            };
+            match (exponent, sampler, limit) {
+                (Some(given), ..) if given != has.priority_exponent => {
+                    wrong("priority_exponent", &has.priority_exponent, &given)
+                }
+                (_, Some(given), _) if given != has.sampler => {
+                    wrong("sampler", &has.sampler, &given)
+                }
+                (.., Some(given)) if given != has.max_times_sampled => {
+                    wrong("max_times_sampled", &has.max_times_sampled, &given)
+                }
+                _ => Ok(view.key()),
+            }
+        })?;
+        Ok(ReplayView::new(Arc::clone(&self.handle), key, name))
     }
 
     #[doc = stub_doc!(ReplayMemory.pub_bytes)]

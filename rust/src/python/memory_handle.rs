@@ -6,7 +6,7 @@
 //! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 
@@ -14,7 +14,11 @@ use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
+use crate::python::wait::{Wait, WaitTimes};
 use crate::replay::memory::Memory;
+use crate::replay::rate_limiter::{LimiterCounts, RateLimiter};
+use crate::replay::sampler::Sampler;
+use crate::replay::sequence_window::SequenceShape;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -29,20 +33,40 @@ pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
+    /// The recurrent state's, in a memory that stores it.
+    pub recurrent: Option<Template>,
+    recurrent_period: usize,
+    /// The sequences that caches hold; transitions where it is not set.
+    pub cache_sequences: OnceLock<SequenceShape>,
     settings: Mutex<Arc<Settings>>,
     pub counters: Counters,
+    /// The rate limiter, which never changes.
+    pub limiter: Option<RateLimiter>,
+    /// Notified when the memory has changed and threads wait.
+    pub(super) changed: Condvar,
+    /// Threads that wait for a change; changed under the lock.
+    pub(super) waiting: AtomicUsize,
+    pub(super) waits: WaitTimes,
     fork_guard: ForkGuard,
     pub pool: Arc<BlockPool>,
 }
 
 impl MemoryHandle {
-    pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
+    pub fn new(memory: Memory, templates: [Template; FIELDS], recurrent: Option<Template>) -> Self {
+        let recurrent_period = memory.recurrent_period();
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
             counters: Counters::of(&memory),
+            limiter: memory.limiter().copied(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            waits: WaitTimes::default(),
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
+            recurrent,
+            recurrent_period,
+            cache_sequences: OnceLock::new(),
             fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }
@@ -50,6 +74,11 @@ impl MemoryHandle {
 
     pub fn template(&self, field: Field) -> &Template {
         &self.templates[field.index()]
+    }
+
+    /// Steps from one stored recurrent state to the next; 1 where none are stored.
+    pub fn recurrent_period(&self) -> usize {
+        self.recurrent_period
     }
 
     pub fn spec(&self) -> &EntrySpec {
@@ -73,21 +102,32 @@ impl MemoryHandle {
             match self.memory.try_lock() {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Poisoned(_)) => return Err(interrupted().into()),
-                Ok(memory) => return Ok(self.run(memory, call)?),
+                Ok(mut memory) => return Ok(self.run(&mut memory, call)?),
             }
         }
         // Not `lock_py_attached`: that attaches again while it holds the lock, and a thread that waits for the lock
         // while attached would then wait for ever.
-        Ok(py.detach(|| self.run(self.memory.lock().map_err(|_| interrupted())?, call))?)
+        Ok(py.detach(|| {
+            let mut memory = self.lock()?;
+            self.run(&mut memory, call)
+        })?)
     }
 
-    fn run<T>(
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Memory>> {
+        self.memory.lock().map_err(|_| interrupted())
+    }
+
+    pub(super) fn run<T>(
         &self,
-        mut memory: MutexGuard<'_, Memory>,
+        memory: &mut Memory,
         call: impl FnOnce(&mut Memory) -> Result<T>,
     ) -> Result<T> {
-        let result = call(&mut memory);
-        self.counters.store(&memory);
+        let before = (self.waiting.load(Ordering::Relaxed) > 0).then(|| contents(memory));
+        let result = call(memory);
+        self.counters.store(memory);
+        if before.is_some_and(|before| before != contents(memory)) {
+            self.changed.notify_all();
+        }
         result
     }
 
@@ -102,11 +142,31 @@ impl MemoryHandle {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             settings.check()?;
-            memory.set_settings(settings);
-            let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-            *visible = Arc::clone(memory.settings());
+            memory.set_settings(settings)?;
+            self.show_settings(memory);
+            self.changed.notify_all();
             Ok(())
         })
+    }
+
+    /// Replaces the contents of the memory: all, or nothing when `replace` fails.
+    pub fn replace(
+        &self,
+        py: Python<'_>,
+        replace: impl FnOnce(&mut Memory) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        self.call(py, LONG, |memory| {
+            replace(memory)?;
+            self.show_settings(memory);
+            Ok(())
+        })?;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn show_settings(&self, memory: &Memory) {
+        let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        *visible = Arc::clone(memory.settings());
     }
 
     /// Runs `call` for an object that is being dropped. Errors go nowhere, and nothing runs in a forked child.
@@ -117,18 +177,36 @@ impl MemoryHandle {
         }
     }
 
+    /// How long a call waits by its argument `wait`: with a rate limiter None is for ever, without one not at all.
+    pub fn patience(&self, wait: Option<&Bound<'_, PyAny>>) -> PyResult<Wait> {
+        Wait::new(wait, if self.limiter.is_some() { Wait::ForEver } else { Wait::Never })
+    }
+
     /// `RuntimeError` in a forked child.
     pub fn check_process(&self) -> PyResult<()> {
         self.fork_guard.check("ReplayMemory")
     }
 
     /// `RuntimeError` with the reason when no entry can be drawn, and in a forked child; waits only to say why.
-    pub fn check_drawable(&self, py: Python<'_>) -> PyResult<()> {
+    pub fn check_drawable(&self, py: Python<'_>, sampler: Option<Sampler>) -> PyResult<()> {
+        // What can be drawn in proportion to weight can be drawn by all samplers.
         if self.counters.num_sampleable() > 0 {
             return Ok(());
         }
-        self.call(py, 0, |memory| memory.check_drawable())
+        let own = self.settings().sampler;
+        self.call(py, 0, |memory| memory.check_drawable(sampler.unwrap_or(own)))
     }
+}
+
+/// What decides whether a call has to wait.
+fn contents(memory: &Memory) -> (Option<LimiterCounts>, u64, usize, usize, usize) {
+    (
+        memory.limiter_counts(),
+        memory.totals().episodes,
+        memory.num_episode(),
+        memory.num_drawable(),
+        memory.num_sampleable(),
+    )
 }
 
 /// Counters of a memory as the last call left them.
@@ -136,6 +214,7 @@ impl MemoryHandle {
 pub struct Counters {
     num_episode: AtomicUsize,
     num_entry: AtomicUsize,
+    num_drawable: AtomicUsize,
     num_sampleable: AtomicUsize,
     weight_sum: AtomicU64,
     total_episodes: AtomicU64,
@@ -152,6 +231,7 @@ impl Counters {
     fn store(&self, memory: &Memory) {
         self.num_episode.store(memory.num_episode(), Ordering::Relaxed);
         self.num_entry.store(memory.num_entry(), Ordering::Relaxed);
+        self.num_drawable.store(memory.num_drawable(), Ordering::Relaxed);
         self.num_sampleable.store(memory.num_sampleable(), Ordering::Relaxed);
         self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
         self.total_episodes.store(memory.totals().episodes, Ordering::Relaxed);
@@ -166,8 +246,16 @@ impl Counters {
         self.num_entry.load(Ordering::Relaxed)
     }
 
+    pub fn num_drawable(&self) -> usize {
+        self.num_drawable.load(Ordering::Relaxed)
+    }
+
     pub fn num_sampleable(&self) -> usize {
         self.num_sampleable.load(Ordering::Relaxed)
+    }
+
+    pub fn num_drawable_by(&self, sampler: Sampler) -> usize {
+        if sampler.is_weighted() { self.num_sampleable() } else { self.num_drawable() }
     }
 
     pub fn weight_sum(&self) -> f64 {
@@ -183,7 +271,7 @@ impl Counters {
     }
 }
 
-fn interrupted() -> Error {
+pub(super) fn interrupted() -> Error {
     Error::State(
         "an internal error interrupted an earlier call on this memory; its contents cannot be trusted"
             .into(),

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::python::exit::call_python;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{Counters, LONG};
+use crate::python::rate_limiter::RateLimiter;
 use crate::spec::{Field, shape_text};
 
 macro_rules! templates {
@@ -33,6 +34,19 @@ templates! {
     info_buf: Info;
 }
 
+#[pymethods]
+impl ReplayMemory {
+    #[doc = stub_doc!(ReplayMemory.recurrent)]
+    #[getter]
+    fn recurrent<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(template) = &self.handle.recurrent else { return Ok(None) };
+        let initial = self.handle.call(py, 0, |memory| {
+            Ok(memory.recurrent_spec().map(|spec| spec.initial.clone()).unwrap_or_default())
+        })?;
+        template.array(py, &initial).map(Some)
+    }
+}
+
 macro_rules! getters {
     ($($name:ident: $type:ty = |$memory:ident| $value:expr;)*) => {
         #[pymethods]
@@ -52,7 +66,9 @@ getters! {
     max_step: usize = |memory| memory.max_step;
     nbytes: u64 = |memory| memory.nbytes;
     uuid: u32 = |memory| memory.uuid;
+    recurrent_period: usize = |memory| memory.handle.recurrent_period();
     num_entry: usize = |memory| memory.counters()?.num_entry();
+    num_drawable: usize = |memory| memory.counters()?.num_drawable();
     num_sampleable: usize = |memory| memory.counters()?.num_sampleable();
     total_episodes: u64 = |memory| memory.counters()?.total_episodes();
     total_steps: u64 = |memory| memory.counters()?.total_steps();
@@ -66,6 +82,12 @@ impl ReplayMemory {
     #[getter]
     fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
         self.handle.call(py, LONG, |memory| Ok(memory.min_weight()))
+    }
+
+    #[doc = stub_doc!(ReplayMemory.limiter)]
+    #[getter]
+    fn limiter(&self) -> Option<RateLimiter> {
+        self.handle.limiter.map(RateLimiter)
     }
 
     #[doc = stub_doc!(ReplayMemory.num_episode)]
@@ -133,9 +155,14 @@ impl ReplayMemory {
         lines!(text, "{:?}", settings, discount_factor reward_coeff);
         writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
         lines!(text, "{}", settings, new_priority priority_epsilon frame_padding);
+        lines!(text, "{}", settings, sampler max_times_sampled remover);
+        if let Some(limiter) = self.handle.limiter {
+            writeln!(text, "  limiter: {}", RateLimiter(limiter).__repr__())?;
+        }
         let counters = &self.handle.counters;
         writeln!(text, "  num_episode: {}", counters.num_episode())?;
         writeln!(text, "  num_entry: {}", counters.num_entry())?;
+        writeln!(text, "  num_drawable: {}", counters.num_drawable())?;
         writeln!(text, "  num_sampleable: {}", counters.num_sampleable())?;
         write!(text, "  weight_sum: {}", counters.weight_sum())?;
         Ok(text)

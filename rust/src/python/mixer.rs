@@ -8,15 +8,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::python::args::{seeded, size};
-use crate::python::batch::make;
 use crate::python::batch_kind::BatchKind;
-use crate::python::batch_plan::BatchPlan;
-use crate::python::cache::in_sent_order;
+use crate::python::cache_plan::CachePlan;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::message_frame::{MessageFrame, message_frames};
-use crate::python::out_arrays::OutArrays;
-use crate::replay::cache::{Cache, CacheShape, Labels};
+use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::mixer::Mixer;
 
 #[doc = stub_doc!(SampleMixer)]
@@ -36,9 +33,9 @@ impl SampleMixer {
         Ok(self.mixer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn laid_out(&self, rows: usize) -> PyResult<BatchPlan> {
+    fn laid_out(&self, rows: usize) -> PyResult<CachePlan> {
         self.handle.check_process()?;
-        Ok(BatchPlan::new(self.handle.spec(), self.handle.settings(), self.kind, rows)?)
+        Ok(CachePlan::new(&self.handle, self.handle.settings(), self.kind, rows)?)
     }
 }
 
@@ -55,8 +52,7 @@ impl SampleMixer {
     ) -> PyResult<Self> {
         let handle = Arc::clone(&memory.get().handle);
         let kind = BatchKind::Batch { ids, nstep };
-        let labels = Labels { ids, senders: ids, nstep };
-        let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
+        let shape = CachePlan::shape(&handle, &handle.settings(), kind)?;
         let rng = seeded(seed)?;
         Ok(Self { handle, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
     }
@@ -77,15 +73,10 @@ impl SampleMixer {
 
     #[doc = stub_doc!(SampleMixer.check)]
     #[pyo3(signature = (batch_size, *, out=None))]
-    fn check(
-        &self,
-        py: Python<'_>,
-        batch_size: &Bound<'_, PyAny>,
-        out: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn check(&self, batch_size: &Bound<'_, PyAny>, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
         if let Some(out) = out {
-            OutArrays::new(out, &plan, &plan.dtypes(py, &self.handle))?;
+            plan.check(&self.handle, out)?;
         }
         Ok(())
     }
@@ -116,11 +107,12 @@ impl SampleMixer {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // Memory first, so that no sample is lost for want of it.
-        let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
-        make(py, &self.handle, &plan, out, |parts| {
-            let taken = self.lock()?.take(plan.rows)?;
+        let rows = size("batch_size", batch_size, 1)?;
+        let plan = self.laid_out(rows)?;
+        plan.make(py, &self.handle, out, |parts| {
+            let taken = self.lock()?.take(rows)?;
             let parts = parts.iter_mut().map(|part| &mut **part).collect();
-            py.detach(|| taken.gather(&mut in_sent_order(&plan.settings, parts)));
+            py.detach(|| taken.gather(&mut plan.in_sent_order(parts)));
             Ok(())
         })
     }

@@ -5,15 +5,18 @@
 //! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
-//! | its lock, and the counters that are read without it | `memory_handle` |
-//! | `ReplayWriter`: the calls that write | `writer` |
+//! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
+//! | `ReplayWriter`: the calls that write; `ReplayView` | `writer`; `view` |
 //! | `TransitionWriter`, for buffers of other libraries | `transition_writer` |
 //! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
 //! | which columns and which class a kind of batch has | `batch_kind` |
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
 //! | how batches and episodes are filled and made | `batch` |
 //! | which arrays `out=` may have | `out_arrays` |
+//! | `RateLimiter` | `rate_limiter` |
+//! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
+//! | what the rows of caches are | `cache_plan` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
 //! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
@@ -56,6 +59,7 @@ mod batch_kind;
 mod batch_plan;
 mod block;
 mod cache;
+mod cache_plan;
 mod cache_store;
 mod close_args;
 mod context;
@@ -70,12 +74,16 @@ mod importance;
 mod memory;
 mod memory_handle;
 mod memory_properties;
+mod memory_wait;
 mod message_frame;
 mod mixer;
 mod numbers;
 mod out_arrays;
+mod rate_limiter;
 mod request_batcher;
 mod scalar;
+mod sequence_plan;
+mod sequences;
 mod setting_value;
 mod settings;
 mod spaces;
@@ -83,6 +91,7 @@ mod template;
 mod tensor_spec;
 mod transition_writer;
 mod value_bytes;
+mod view;
 mod wait;
 mod writer;
 
@@ -92,7 +101,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
-    use super::cache::{cache_layout, draw_cache, start_ids};
+    use super::cache::{cache_layout, cache_sequences, draw_cache, set_cache_sequences, start_ids};
     #[pymodule_export]
     use super::cache_store::CacheStore;
     #[pymodule_export]
@@ -108,11 +117,15 @@ mod core_module {
     #[pymodule_export]
     use super::mixer::SampleMixer;
     #[pymodule_export]
+    use super::rate_limiter::RateLimiter;
+    #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
     #[pymodule_export]
     use super::transition_writer::TransitionWriter;
     #[pymodule_export]
-    use super::writer::ReplayWriter;
+    use super::view::ReplayView;
+    #[pymodule_export]
+    use super::writer::{ReplayWriter, unlimited_writer, wait_to_insert};
 
     use pyo3::prelude::*;
 

@@ -9,9 +9,41 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 
-use crate::python::batch_plan::BatchPlan;
+use crate::python::batch_plan::{BatchLayout, BatchPlan};
 use crate::python::exit::call_python;
-use crate::spec::{FIELDS, shape_text};
+use crate::spec::{FIELDS, Field, shape_text};
+
+/// The arrays that a call fills: those of entries first, then columns.
+pub trait ArrayPlan {
+    fn layout(&self) -> &BatchLayout;
+
+    /// The names of the entries, which are tuples of seven arrays.
+    fn entries(&self) -> &'static [&'static str];
+
+    /// The names of the columns.
+    fn columns(&self) -> Vec<&'static str>;
+
+    /// The name of an array, as a caller would reach it.
+    fn name(&self, part: usize) -> String {
+        let entries = self.entries();
+        if let Some(column) = part.checked_sub(entries.len() * FIELDS) {
+            return self.columns()[column].into();
+        }
+        format!("{}.{}", entries[part / FIELDS], Field::ALL[part % FIELDS].name())
+    }
+}
+
+impl ArrayPlan for BatchPlan {
+    fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+    fn entries(&self) -> &'static [&'static str] {
+        &["prev", "next"]
+    }
+    fn columns(&self) -> Vec<&'static str> {
+        self.kind.columns().iter().map(|column| column.column_type().name).collect()
+    }
+}
 
 #[derive(Debug)]
 pub struct OutArrays<'py> {
@@ -34,7 +66,7 @@ impl<'py> OutArrays<'py> {
     /// what the plan makes, cannot be written to, or shares memory with another.
     pub fn new(
         out: &Bound<'py, PyAny>,
-        plan: &BatchPlan,
+        plan: &dyn ArrayPlan,
         dtypes: &[Bound<'py, PyArrayDescr>],
     ) -> PyResult<Self> {
         let leaves = leaves(out, plan)?;
@@ -76,25 +108,24 @@ impl<'py> OutArrays<'py> {
 }
 
 /// The arrays of a batch in the order of the layout.
-fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &BatchPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let columns = plan.kind.columns();
+fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &dyn ArrayPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let (entries, columns) = (plan.entries(), plan.columns());
     let wrong = || {
-        let names: Vec<_> = columns.iter().map(|column| column.column_type().name).collect();
-        let names = names.join(", ");
+        let names = [entries, &columns].concat().join(", ");
+        let with_fields = entries.join(" and in ");
         let text = format!(
-            "out: expected (prev, next, {names}) as this call returns it, with seven fields in prev and in \
-             next, got {}",
+            "out: expected ({names}) as this call returns it, with seven fields in {with_fields}, got {}",
             out.get_type().name().map_or("?".into(), |name| name.to_string())
         );
         PyTypeError::new_err(text)
     };
     let items = out.cast::<PyTuple>().map_err(|_| wrong())?;
-    if items.len() != 2 + columns.len() {
+    if items.len() != entries.len() + columns.len() {
         return Err(wrong());
     }
-    let mut leaves = Vec::with_capacity(2 * FIELDS + columns.len());
+    let mut leaves = Vec::with_capacity(entries.len() * FIELDS + columns.len());
     for (at, item) in items.iter().enumerate() {
-        if at >= 2 {
+        if at >= entries.len() {
             leaves.push(item);
             continue;
         }
@@ -120,11 +151,11 @@ fn seen_by_numpy<'py>(
 /// The bytes of an array, when it is the one that the plan makes.
 fn span_of(
     array: &Bound<'_, PyUntypedArray>,
-    plan: &BatchPlan,
+    plan: &dyn ArrayPlan,
     at: usize,
     dtype: &Bound<'_, PyArrayDescr>,
 ) -> PyResult<OutSpan> {
-    let part = &plan.layout.parts()[at];
+    let part = &plan.layout().parts()[at];
     let descr = array.dtype();
     let same = descr.is_equiv_to(dtype) || stands_for(&descr, dtype)?;
     if !same || array.shape() != part.shape.as_slice() {
@@ -165,7 +196,7 @@ fn stands_for(descr: &Bound<'_, PyArrayDescr>, dtype: &Bound<'_, PyArrayDescr>) 
 }
 
 /// Whether no two arrays share memory.
-fn separate(spans: &[OutSpan], plan: &BatchPlan) -> PyResult<()> {
+fn separate(spans: &[OutSpan], plan: &dyn ArrayPlan) -> PyResult<()> {
     let mut order: Vec<(usize, usize, usize)> = spans
         .iter()
         .enumerate()

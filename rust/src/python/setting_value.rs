@@ -1,19 +1,24 @@
 //! Values that are given for settings of `cogrs.ReplayMemory`, as properties or by keyword.
 
+use std::fmt::Display;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 
 use crate::error::{Error, Result};
 use crate::python::args::{flag, number, shown, size, text, wrong_type};
+use crate::python::exit::call_python;
 use crate::python::numbers::numbers;
-use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
+use crate::replay::restore::SettingsOf;
+use crate::replay::sampler::Sampler;
+use crate::replay::settings::{FLAGS, FramePadding, NewPriority, Remover, Settings};
 use crate::spec::{FIELDS, Field};
 
-/// The effect of a given value on the settings, which are checked afterwards.
+/// Writes a given value into the settings, which are checked afterwards.
 pub(super) type Change = Box<dyn FnOnce(&mut Settings) -> Result<()> + Send>;
 
-/// The settings that keyword arguments make of the defaults; `TypeError` or `ValueError` that name the argument.
+/// The defaults, changed by keyword arguments. Raises `TypeError` or `ValueError` that name the argument.
 pub(super) fn from_keywords(
     defaults: Settings,
     given: Option<&Bound<'_, PyDict>>,
@@ -22,7 +27,7 @@ pub(super) fn from_keywords(
     let Some(given) = given else { return Ok(settings) };
     if given.contains("cache_flags")? && given.contains("fields")? {
         return Err(PyTypeError::new_err(
-            "fields: expected nothing beside cache_flags, which says the same",
+            "fields: expected only one of fields and cache_flags, got both",
         ));
     }
     for (name, value) in given {
@@ -32,8 +37,8 @@ pub(super) fn from_keywords(
     Ok(settings)
 }
 
-/// The change that a setting's value makes; `TypeError` for a name that is not a setting's, and for a value of the
-/// wrong type; `ValueError`.
+/// The change that writes `value` into the setting `name`. Raises `TypeError` if no setting has that name, or if the
+/// value has the wrong type, and `ValueError` if the value is out of range.
 pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
     let setting: Change = match name {
         "priority_exponent" => {
@@ -43,11 +48,23 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
         "priority_epsilon" => {
             plain(number(name, value)?, |settings| &mut settings.priority_epsilon)
         }
+        "sequence_eta" => plain(number(name, value)?, |settings| &mut settings.sequence_eta),
         "mix_lambda" => plain(number(name, value)?, |settings| &mut settings.mix_lambda),
-        "frame_padding" => plain(frame_padding(value)?, |settings| &mut settings.frame_padding),
+        "frame_padding" => plain(
+            named(name, value, "'none', 'repeat' or 'zero'", &FramePadding::ALL)?,
+            |settings| &mut settings.frame_padding,
+        ),
         "frame_stack" => plain(size(name, value, 1)?, |settings| &mut settings.frame_stack),
         "multi_step" => plain(size(name, value, 1)?, |settings| &mut settings.multi_step),
         "cache_size" => plain(size(name, value, 1)?, |settings| &mut settings.cache_size),
+        "sampler" => plain(sampler(name, value)?, |settings| &mut settings.sampler),
+        "remover" => plain(
+            named(name, value, "'fifo', 'lifo', 'lowest' or 'highest'", &Remover::ALL)?,
+            |settings| &mut settings.remover,
+        ),
+        "max_times_sampled" => {
+            plain(max_times_sampled(value)?, |settings| &mut settings.max_times_sampled)
+        }
         "max_episode" => plain(size(name, value, 0)?, |settings| &mut settings.max_episode),
         "reuse_cache" => plain(flag(name, value)?, |settings| &mut settings.reuse_cache),
         "discount_factor" => {
@@ -63,7 +80,7 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
             checked(flags_of_fields(value)?, |settings, flags| settings.set_cache_flags(&flags))
         }
         _ => {
-            let text = format!("{name}: expected a setting of ReplayMemory, and this is not one");
+            let text = format!("{name}: expected a setting of ReplayMemory, got an unknown name");
             return Err(PyTypeError::new_err(text));
         }
     };
@@ -75,7 +92,7 @@ fn checked<T: Send + 'static>(value: T, set: fn(&mut Settings, T) -> Result<()>)
     Box::new(move |settings| set(settings, value))
 }
 
-/// The change of a setting whose values [`Settings::check`] checks, or for which every value of its type is right.
+/// The change of a setting whose values [`Settings::check`] checks, or for which every value of its type is valid.
 fn plain<T: Send + 'static>(value: T, setting: fn(&mut Settings) -> &mut T) -> Change {
     Box::new(move |settings| {
         *setting(settings) = value;
@@ -83,12 +100,48 @@ fn plain<T: Send + 'static>(value: T, setting: fn(&mut Settings) -> &mut T) -> C
     })
 }
 
-fn frame_padding(value: &Bound<'_, PyAny>) -> PyResult<FramePadding> {
-    const EXPECTED: &str = "'none', 'repeat' or 'zero'";
-    let text = text("frame_padding", EXPECTED, value)?;
-    let named = |padding: &FramePadding| padding.to_string() == text;
-    let found = FramePadding::ALL.into_iter().find(named);
-    found.ok_or_else(|| Error::value("frame_padding", EXPECTED, format!("{text:?}")).into())
+/// The sampler of a name.
+pub(super) fn sampler(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Sampler> {
+    const EXPECTED: &str =
+        "'prioritized', 'stratified', 'uniform', 'fifo', 'lifo', 'highest' or 'lowest'";
+    named(argument, value, EXPECTED, &Sampler::ALL)
+}
+
+/// Whose settings a restored memory has: None, 'file' or 'mine'.
+pub(super) fn settings_of(value: Option<&Bound<'_, PyAny>>) -> PyResult<SettingsOf> {
+    const EXPECTED: &str = "None, 'file' or 'mine'";
+    let Some(value) = value else { return Ok(SettingsOf::Neither) };
+    match text("settings", EXPECTED, value)?.as_str() {
+        "file" => Ok(SettingsOf::File),
+        "mine" => Ok(SettingsOf::Memory),
+        other => Err(Error::value("settings", EXPECTED, format!("{other:?}")).into()),
+    }
+}
+
+/// A limit of draws.
+pub(super) fn max_times_sampled(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let limit = size("max_times_sampled", value, 0)?;
+    let too_large = |_| Error::value("max_times_sampled", "an integer below 2**32", limit);
+    Ok(u32::try_from(limit).map_err(too_large)?)
+}
+
+/// The value of a name; `ValueError` with the closest one for another.
+pub(super) fn named<T: Copy + Display>(
+    argument: &str,
+    value: &Bound<'_, PyAny>,
+    expected: &str,
+    all: &[T],
+) -> PyResult<T> {
+    let text = text(argument, expected, value)?;
+    let found = all.iter().copied().find(|each| each.to_string() == text);
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let close: String =
+        call_python!(value.py(), "cogrs.suggest", "suggestion", (&text, names))?.extract()?;
+    let hint = if close.is_empty() { String::new() } else { format!("; {close}") };
+    Err(Error::value(argument, expected, format!("{text:?}{hint}")).into())
 }
 
 fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
@@ -99,9 +152,9 @@ fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
 /// The ends of a transition, as keys of `fields`.
 const ENDS: [&str; 2] = ["prev", "next"];
 
-/// The flags that `fields` says by names: letters in a text, or a list of letters and long names.
+/// The flags of the names in `fields`: letters in a text, or a list of letters and long names.
 fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-    const EXPECTED: &str = "a dict as {'prev': 'sarp', 'next': 's'}";
+    const EXPECTED: &str = "a dict such as {'prev': 'sarp', 'next': 's'}";
     let given = value.cast::<PyDict>().map_err(|_| wrong_type("fields", EXPECTED, value))?;
     let mut flags = vec![false; FLAGS];
     for (at, end) in ENDS.into_iter().enumerate() {
@@ -111,7 +164,7 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let name = format!("fields[{end:?}]");
         let expected = "letters of s, a, r, p, v, q, i, or a list of them or of state, action, ...";
         let items = names.try_iter().map_err(|_| wrong_type(&name, expected, &names))?;
-        // No more than there are, for an iterator may never end.
+        // At most one item more than there are fields, since an iterator may be endless.
         for item in items.take(FIELDS + 1) {
             let item = text(&name, expected, &item?)?;
             let is_meant = |field: &Field| field.name() == item || field.letter() == item;

@@ -60,6 +60,10 @@ settings! {
     };
     priority_epsilon, set_priority_epsilon: f64 = |settings| settings.priority_epsilon;
     frame_padding, set_frame_padding: String = |settings| settings.frame_padding.to_string();
+    sequence_eta, set_sequence_eta: f64 = |settings| settings.sequence_eta;
+    sampler, set_sampler: String = |settings| settings.sampler.to_string();
+    max_times_sampled, set_max_times_sampled: u32 = |settings| settings.max_times_sampled;
+    remover, set_remover: String = |settings| settings.remover.to_string();
 }
 
 #[derive(IntoPyObject)]

@@ -8,7 +8,7 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyByteArray, PyTuple};
 
 use crate::error::Error;
 use crate::python::array::{has_shape, is_plain};
@@ -29,7 +29,11 @@ impl Template {
     /// Takes dtype and shape from anything that NumPy can see as an array; `TypeError` when its dtype is
     /// refused, as one that holds objects is.
     pub fn new(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let name = format!("{}_buf", field.name());
+        Self::named(&format!("{}_buf", field.name()), value)
+    }
+
+    /// The template that an argument of this name gives; errors as of [`Self::new`].
+    pub fn named(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let seen = call_python!(value.py(), "cogrs.replay.convert", "template", (name, value))?;
         let (native, dtype, shape): (Bound<'_, PyAny>, String, Vec<usize>) = seen.extract()?;
         let native = native.cast_into::<PyArrayDescr>()?;
@@ -44,8 +48,7 @@ impl Template {
     }
 
     /// The template of a field that was saved; `ValueError` when NumPy has no such dtype.
-    pub fn saved(py: Python<'_>, field: Field, spec: &FieldSpec) -> PyResult<Self> {
-        let name = field.name();
+    pub fn saved(py: Python<'_>, name: &str, spec: &FieldSpec) -> PyResult<Self> {
         let dtype = call_python!(py, "cogrs.dtypes", "dtype_of", (&spec.dtype, name))?;
         let (native, text): (Bound<'_, PyAny>, String) =
             call_python!(py, "cogrs.replay.convert", "native", (name, dtype))?.extract()?;
@@ -72,6 +75,13 @@ impl Template {
 
     pub fn zeros<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         call_python!(py, "numpy", "zeros", (PyTuple::new(py, &self.spec.shape)?, &self.dtype))
+    }
+
+    /// A new array of these bytes.
+    pub fn array<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = PyByteArray::new(py, bytes);
+        let shape = PyTuple::new(py, &self.spec.shape)?;
+        call_python!(py, "numpy", "ndarray", (shape, &self.dtype, bytes))
     }
 
     /// One value of this field; `TypeError` or `ValueError` that name `name`.

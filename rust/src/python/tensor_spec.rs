@@ -24,7 +24,7 @@ impl TensorMemory {
     }
 }
 
-/// Dimensions of a row at most: the 32 that every NumPy has, less that for rows.
+/// Most dimensions of a row: every version of NumPy supports 32, and one of them is for the rows.
 const MAX_DIMS: usize = 31;
 
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub struct TensorSpec {
 pub type TensorArg<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
 
 impl TensorSpec {
-    /// Checks a description of Python's: `TypeError` when the dtype has no fixed size, holds objects or brings a shape,
-    /// `ValueError` when a row is too large.
+    /// Checks a description that Python gave. Raises `TypeError` if the dtype has no fixed size, holds objects or has a
+    /// subarray, and `ValueError` if a row is too large.
     pub fn new((name, dtype, shape): TensorArg<'_>) -> PyResult<Self> {
         let descr = PyArrayDescr::new(dtype.py(), &dtype)?;
         if descr.has_object() || descr.itemsize() == 0 {
@@ -49,7 +49,7 @@ impl TensorSpec {
             return Err(PyTypeError::new_err(text));
         }
         if descr.has_subarray() {
-            let text = format!("{name}: expected a dtype without a shape of its own, got {descr}");
+            let text = format!("{name}: expected a dtype without a subarray, got {descr}");
             return Err(PyTypeError::new_err(text));
         }
         if shape.len() > MAX_DIMS {
@@ -61,14 +61,16 @@ impl TensorSpec {
         let spec = FieldSpec { dtype: text, itemsize: descr.itemsize(), shape };
         if spec.checked_nbytes().is_none() {
             let got = shape_text(&spec.shape);
-            return Err(Error::value(name, "a size within the address space", got).into());
+            return Err(
+                Error::value(name, "a shape whose bytes fit into the address space", got).into()
+            );
         }
         Ok(Self { name, dtype: descr.unbind(), spec })
     }
 }
 
 /// One array of a batch, all its rows.
-/// Panics when the rows of this part are of another size: then this crate made the layout wrongly.
+/// Panics if the rows of this part have another size, which would be a bug in this crate's layout.
 pub fn array<'py>(
     memory: &Bound<'py, TensorMemory>,
     part: usize,

@@ -34,6 +34,8 @@ pub struct TransitionWriter {
     num_envs: usize,
     /// Shapes of the arrays of observations and of actions.
     shapes: [Vec<usize>; 2],
+    /// Frames of an observation.
+    stack: usize,
     /// Bytes of the observations of one call.
     shown: usize,
     /// Whether infos say which episodes were truncated.
@@ -124,6 +126,19 @@ impl TransitionWriter {
         Ok(truncated)
     }
 
+    /// Fails when observations have another shape by now.
+    fn check_stack(&self, memory: &Memory) -> Result<()> {
+        let stack = memory.settings().frame_stack;
+        if stack == self.stack {
+            return Ok(());
+        }
+        Err(Error::State(format!(
+            "frame_stack was {} when this TransitionWriter was created and is {stack} now: set it \
+             back, or create another writer",
+            self.stack
+        )))
+    }
+
     fn locked<T: Send>(
         &self,
         py: Python<'_>,
@@ -160,14 +175,16 @@ impl TransitionWriter {
             let expected = "one whose info has 8 bytes, and whose reward is a number";
             return Err(Error::value("memory", expected, "another").into());
         }
+        handle.call(memory.py(), 0, |memory| memory.check_can_grow())?;
+        let stack = handle.settings().frame_stack;
         let [mut state, action] = [Field::State, Field::Action]
             .map(|field| [&[num_envs], spec[field].shape.as_slice()].concat());
         if let Some(channels) = state.get_mut(1) {
-            *channels *= handle.settings().frame_stack;
+            *channels *= stack;
         }
-        let shown = num_envs * spec[Field::State].nbytes() * handle.settings().frame_stack;
+        let shown = num_envs * spec[Field::State].nbytes() * stack;
         let writer = Mutex::new(Writer::new(num_envs, capacity, piece, added));
-        Ok(Self { writer, num_envs, shapes: [state, action], shown, timeouts, handle })
+        Ok(Self { writer, num_envs, shapes: [state, action], stack, shown, timeouts, handle })
     }
 
     #[doc = stub_doc!(TransitionWriter.add)]
@@ -202,7 +219,10 @@ impl TransitionWriter {
             done: &done,
             truncated: &truncated,
         };
-        self.locked(py, 2 * self.shown, |writer, memory| writer.add(memory, given))
+        self.locked(py, 2 * self.shown, |writer, memory| {
+            self.check_stack(memory)?;
+            writer.add(memory, given)
+        })
     }
 
     #[doc = stub_doc!(TransitionWriter.sample)]
@@ -237,11 +257,12 @@ impl TransitionWriter {
         let mut block = self.handle.pool.take(layout.size())?;
         let mut parts = layout.cut(block.bytes());
         self.handle.call(py, layout.size().saturating_add(rows), |memory| {
+            self.check_stack(memory)?;
             let draws = memory.draw(rows)?;
             let (filled, rest) = parts.split_at_mut(6);
             if let ([weights, ids], Some(beta)) = (rest, beta) {
                 let options = ImportanceOptions { beta, normalize: Normalize::Batch };
-                copy_values(weights, importance(memory, &draws, options)?.into_iter());
+                copy_values(weights, importance(memory, None, &draws, options)?.into_iter());
                 copy_values(ids, memory.ids(&draws.prev));
             }
             if let [states, actions, next_states, terminated, returns, discounts] = filled {

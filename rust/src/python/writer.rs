@@ -3,22 +3,25 @@
 //! The serial number of the open episode is only changed under the lock of the memory, so that threads may share
 //! a writer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::error::Result;
 use crate::python::args::{do_update_value, do_update_weight, episodic_weight_multiplier, number};
 use crate::python::close_args::CloseArgs;
-use crate::python::entry_args::{entries, entry, fields, required, rows};
+use crate::python::entry_args::{RecurrentArg, entries, entry, fields, required, rows};
 use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::memory_wait::{Attempt, Shortage};
+use crate::python::wait::{Side, Wait};
 use crate::replay::drawable::ZeroWeights;
-use crate::replay::memory::WRITTEN;
+use crate::replay::memory::{Memory, WRITTEN};
 
-/// Not an episode: serial numbers do not get this far.
+/// Stands for no episode: serial numbers never reach this value.
 const NOT_OPEN: u64 = u64::MAX;
 
 #[doc = stub_doc!(ReplayWriter)]
@@ -28,15 +31,47 @@ pub struct ReplayWriter {
     handle: Arc<MemoryHandle>,
     /// Serial number of the open episode.
     open: AtomicU64,
+    /// Whether episodes wait for the rate limiter when they are closed.
+    limited: bool,
 }
 
 impl ReplayWriter {
     pub fn new(handle: Arc<MemoryHandle>) -> Self {
-        Self { handle, open: AtomicU64::new(NOT_OPEN) }
+        Self::of(handle, true)
+    }
+
+    fn of(handle: Arc<MemoryHandle>, limited: bool) -> Self {
+        Self { handle, open: AtomicU64::new(NOT_OPEN), limited }
     }
 
     fn serial(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Runs `insert`, of so many `entries`, when the rate limiter lets one entry come. Bad arguments are refused before the
+    /// wait, by `check`.
+    fn insert<T: Send>(
+        &self,
+        py: Python<'_>,
+        bytes: usize,
+        wait: Wait,
+        entries: impl Fn(&Memory) -> Result<usize> + Sync,
+        check: impl Fn(&Memory) -> Result<()> + Sync,
+        insert: impl Fn(&mut Memory) -> Result<T> + Sync,
+    ) -> PyResult<T> {
+        let mut checked = false;
+        self.handle.wait(py, bytes, Side::Insert, wait, |memory| {
+            if self.limited
+                && let Some(reason) = memory.insert_shortage()
+                && entries(memory)? > 0
+            {
+                if !std::mem::replace(&mut checked, true) {
+                    check(memory)?;
+                }
+                return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
+            }
+            insert(memory).map(Attempt::Ready)
+        })
     }
 }
 
@@ -47,6 +82,27 @@ impl Drop for ReplayWriter {
             if open { memory.abort(self.serial()) } else { Ok(()) }
         });
     }
+}
+
+#[doc = stub_doc!(unlimited_writer)]
+#[pyfunction]
+pub fn unlimited_writer(memory: &Bound<'_, ReplayWriter>) -> PyResult<ReplayWriter> {
+    let handle = &memory.get().handle;
+    handle.check_process()?;
+    Ok(ReplayWriter::of(Arc::clone(handle), false))
+}
+
+#[doc = stub_doc!(wait_to_insert)]
+#[pyfunction]
+#[pyo3(signature = (memory, wait=None))]
+pub fn wait_to_insert(
+    py: Python<'_>,
+    memory: &Bound<'_, ReplayWriter>,
+    wait: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let writer = memory.get();
+    let wait = writer.handle.patience(wait)?;
+    writer.insert(py, 0, wait, |_| Ok(1), |_| Ok(()), |_| Ok(()))
 }
 
 /// Logs that most entries of closed episodes cannot be drawn.
@@ -80,7 +136,8 @@ impl ReplayWriter {
 
     #[doc = stub_doc!(ReplayWriter.add_entry)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, weight=None,
-                        state=None, action=None, reward=None, prob=None, value=None, info=None))]
+                        state=None, action=None, reward=None, prob=None, value=None, info=None,
+                        recurrent=None))]
     fn add_entry(
         &self,
         py: Python<'_>,
@@ -98,23 +155,26 @@ impl ReplayWriter {
         prob: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         if init_w.is_some() && weight.is_some() {
-            let text = "weight: expected nothing beside init_w, which names the same argument";
+            let text = "weight: expected only one of init_w and weight, got both";
             return Err(PyTypeError::new_err(text));
         }
         let init_w = required("init_w", "a number", init_w.or(weight))?;
         self.handle.check_process()?;
         let values = entry(&self.handle, fields)?;
         let init_w = [number("init_w", init_w)?];
+        let recurrent = RecurrentArg::new(&self.handle, recurrent, None)?;
         let (rows, bytes) = rows(&self.handle, &values, 1)?;
-        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+        let states = recurrent.bytes()?;
+        self.handle.call(py, bytes, |memory| memory.add_with(self.serial(), rows, states, &init_w))
     }
 
     #[doc = stub_doc!(ReplayWriter.add_entries)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, state=None,
-                        action=None, reward=None, prob=None, value=None, info=None))]
+                        action=None, reward=None, prob=None, value=None, info=None, recurrent=None))]
     fn add_entries(
         &self,
         py: Python<'_>,
@@ -131,19 +191,22 @@ impl ReplayWriter {
         prob: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         let init_w = required("init_w", "a number", init_w)?;
         self.handle.check_process()?;
         let (values, init_w) = entries(&self.handle, fields, init_w)?;
+        let recurrent = RecurrentArg::new(&self.handle, recurrent, Some(init_w.len()))?;
         let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
-        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+        let states = recurrent.bytes()?;
+        self.handle.call(py, bytes, |memory| memory.add_with(self.serial(), rows, states, &init_w))
     }
 
     #[doc = stub_doc!(ReplayWriter.close_episode)]
     #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
-                        truncated=None))]
+                        truncated=None, wait=None))]
     fn close_episode(
         &self,
         py: Python<'_>,
@@ -155,6 +218,7 @@ impl ReplayWriter {
         final_info: Option<&Bound<'_, PyAny>>,
         terminated: Option<&Bound<'_, PyAny>>,
         truncated: Option<&Bound<'_, PyAny>>,
+        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let args = CloseArgs {
             episodic_weight_multiplier,
@@ -167,11 +231,22 @@ impl ReplayWriter {
             truncated,
         };
         let close = args.convert(&self.handle)?;
+        let wait = self.handle.patience(wait)?;
         let closing = close.closing(&self.handle)?;
-        let zero = self.handle.call(py, LONG, |memory| {
-            memory.close(self.serial(), &closing)?;
-            Ok(memory.zero_weights_to_report())
-        })?;
+        // That of the first try: another thread may open another episode during the wait.
+        let first = OnceLock::new();
+        let serial = || *first.get_or_init(|| self.serial());
+        let zero = self.insert(
+            py,
+            LONG,
+            wait,
+            |memory| memory.open_len(serial()),
+            |memory| memory.check_close(serial(), &closing),
+            |memory| {
+                memory.close(serial(), &closing)?;
+                Ok(memory.zero_weights_to_report())
+            },
+        )?;
         warn(py, zero)
     }
 
@@ -185,7 +260,7 @@ impl ReplayWriter {
                         episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
                         truncated=None, state=None, action=None, reward=None, prob=None, value=None,
-                        info=None))]
+                        info=None, wait=None, recurrent=None))]
     fn add_episode(
         &self,
         py: Python<'_>,
@@ -210,6 +285,8 @@ impl ReplayWriter {
         prob: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
+        wait: Option<&Bound<'_, PyAny>>,
+        recurrent: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let args = CloseArgs {
             episodic_weight_multiplier,
@@ -224,13 +301,24 @@ impl ReplayWriter {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         let init_w = required("init_w", "a number", init_w)?;
         self.handle.check_process()?;
+        let wait = self.handle.patience(wait)?;
         let (values, init_w) = entries(&self.handle, fields, init_w)?;
+        let recurrent = RecurrentArg::new(&self.handle, recurrent, Some(init_w.len()))?;
         let close = args.convert(&self.handle)?;
         let closing = close.closing(&self.handle)?;
+        let states = recurrent.bytes()?;
         let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
-        let (first, zero) = self.handle.call(py, bytes, |memory| {
-            Ok((memory.add_episode(rows, &init_w, &closing)?, memory.zero_weights_to_report()))
-        })?;
+        let (first, zero) = self.insert(
+            py,
+            bytes,
+            wait,
+            |_| Ok(init_w.len()),
+            |memory| memory.check_episode(rows, states, &init_w, &closing),
+            |memory| {
+                let first = memory.add_episode_with(rows, states, &init_w, &closing)?;
+                Ok((first, memory.zero_weights_to_report()))
+            },
+        )?;
         warn(py, zero)?;
         Ok(first)
     }

@@ -41,6 +41,11 @@ impl CacheShape {
         Self { sizes }
     }
 
+    /// Caches with these bytes of a row in each column, of which the first has weights.
+    pub fn of_sizes(sizes: Vec<usize>) -> Self {
+        Self { sizes }
+    }
+
     /// Bytes of a row in each column.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
@@ -72,7 +77,7 @@ struct CacheColumn {
 const LARGEST_SUM: f64 = f32::MAX as f64 * u32::MAX as f64;
 
 impl<B: AsRef<[u8]>> Cache<B> {
-    /// A cache of `rows` samples from a memory whose weights add up to `weight_sum`, with one frame per column or one for
+    /// A cache of `rows` samples from a memory whose share of batches is `weight_sum`, with one frame per column or one for
     /// all. Fails with [`Error::Value`] when sizes disagree with the shape, or a number cannot come from a memory.
     pub fn new(shape: &CacheShape, rows: usize, weight_sum: f64, frames: Vec<B>) -> Result<Self> {
         if rows == 0 || u32::try_from(rows).is_err() {
@@ -103,9 +108,10 @@ impl<B: AsRef<[u8]>> Cache<B> {
         let mut weights = cache.frames[0].as_ref()[..rows * size_of::<f32>()].chunks_exact(4);
         let valid = weights.all(|bytes| {
             let weight: f32 = bytemuck::pod_read_unaligned(bytes);
-            weight.is_finite() && weight > 0.0
+            weight.is_finite() && weight >= 0.0
         });
-        if valid { Ok(cache) } else { Err(Error::value("weight", "weights above 0", "others")) }
+        let expected = "finite weights >= 0";
+        if valid { Ok(cache) } else { Err(Error::value("weight", expected, "others")) }
     }
 
     /// Samples.
@@ -113,7 +119,7 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.rows
     }
 
-    /// Sum of all weights of its memory when it was drawn.
+    /// The share of its memory when it was drawn: the sum of all weights, unless its sampler does not look at them.
     pub fn weight_sum(&self) -> f64 {
         self.weight_sum
     }

@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::{Error, Result};
 use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::draw::uniform;
 use crate::replay::sender_counters::{CacheCounts, SenderCounters};
-use crate::replay::transition::uniform;
 
 /// The newest `capacity` caches, first in, first out.
 ///

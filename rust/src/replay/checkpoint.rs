@@ -1,15 +1,19 @@
-//! Memories in files.
+//! Checkpoints: memories saved in files.
 //!
 //! ```text
 //! magic, version (u32), length of the header (u64)     little-endian
-//! header                                               postcard: memory, settings, episodes, largest weight
+//! header                                               postcard: memory, settings, episodes, largest weight, parts
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
-//!     base and weight (f32) of each entry, all rows of each column; native-endian
+//!     base and weight (f32) of each entry; with max_times_sampled its count of draws (u32); for each view its weight (f32)
+//!     and with a limit its count; then all rows of each column; native-endian
 //! checksum of all those (u32)
 //! ```
 //!
-//! Everything is streamed between the file and the slots, and nothing is held twice. A file is written under another name
+//! Parts have names. A memory that lacks what a part is about has none of it, and a file with a part of another name is of a
+//! later version.
+//!
+//! Entries are streamed between the file and the slots, never copied whole. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
 
 use std::fs::{File, Permissions};
@@ -18,83 +22,44 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::replay::checkpoint_header::{
+    EpisodeRecord, LIMITER, MemoryRecord, VIEWS, ViewRecords, header, numbers_per_entry, parts,
+    read_header,
+};
 use crate::replay::entry_weight::EntryWeight;
-use crate::replay::episode::{Bootstrap, Ending, Totals};
+use crate::replay::episode::{Bootstrap, Ending};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
-use crate::replay::settings::{FLAGS, Settings};
+use crate::replay::rate_limiter::{Limited, RateLimiter};
+use crate::replay::recurrent::RecurrentSpec;
+use crate::replay::sampling_index::SamplingIndex;
+use crate::replay::sequence_parts::SequenceParts;
+use crate::replay::settings::Settings;
+use crate::replay::sum_tree::leaf;
+use crate::replay::view::{View, ViewSettings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
-const VERSION: u32 = 4;
-/// The version before, which can still be read: fewer settings, and no weights outside of borders.
-const PREVIOUS_VERSION: u32 = 3;
+const VERSION: u32 = 5;
+/// The oldest version that can still be read: without weights outside of borders, `new_priority` and what came with it.
+/// Version 4 is without samplers, counts of draws, and parts.
+const OLDEST_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header is that large: it has a dozen bytes per episode.
 const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
-/// The header of a file. `S` are the settings in force first, then those that episodes were closed with; the largest weight
-/// ever given follows from version 4 on.
-type Header<S> = (MemoryRecord, Vec<S>, Vec<EpisodeRecord>);
-
-/// A memory without its settings and episodes.
-#[derive(Debug, Serialize, Deserialize)]
-struct MemoryRecord {
-    little_endian: bool,
-    fields: [FieldSpec; crate::spec::FIELDS],
-    max_step: u64,
-    uuid: u32,
-    next_serial: u64,
-    totals: Totals,
-    rng: Xoshiro256PlusPlus,
-}
-
-/// A closed episode without its entries.
-#[derive(Debug, Serialize, Deserialize)]
-struct EpisodeRecord {
-    serial: u64,
-    length: u32,
-    settings: u32,
-    values: bool,
-    weights: bool,
-    bootstrap: Option<Box<[f64]>>,
-    final_state: bool,
-}
-
-/// The settings of version 3, in the order of [`Settings`].
-type SettingsV3 = (f64, f64, usize, usize, usize, usize, bool, Vec<f64>, Vec<f64>, [bool; FLAGS]);
-
-fn upgrade(old: SettingsV3) -> Settings {
-    let (priority_exponent, mix_lambda, frame_stack, multi_step, cache_size, ..) = old;
-    let (.., max_episode, reuse_cache, discount_factor, reward_coeff, cache_flags) = old;
-    Settings {
-        priority_exponent,
-        mix_lambda,
-        frame_stack,
-        multi_step,
-        cache_size,
-        max_episode,
-        reuse_cache,
-        discount_factor,
-        reward_coeff,
-        cache_flags,
-        ..Settings::new(0)
-    }
-}
-
 /// Writes all closed episodes, settings and the state of the random generator to `path`, whole or not at all. Open episodes
 /// are left out. Fails with [`Error::File`].
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = resolve(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest))
+    let header = parts(memory)
+        .and_then(|parts| postcard::to_stdvec(&(header(memory, uuid), memory.largest, parts)))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -131,37 +96,6 @@ fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
     made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
 }
 
-fn header(memory: &Memory, uuid: u32) -> Header<Settings> {
-    let mut settings = vec![Arc::clone(memory.settings())];
-    let mut episodes = Vec::with_capacity(memory.num_episode());
-    for episode in memory.closed_episodes() {
-        let Some(ending) = &episode.ending else { continue };
-        // Episodes that share settings are adjacent.
-        if !settings.last().is_some_and(|last| Arc::ptr_eq(last, &ending.settings)) {
-            settings.push(Arc::clone(&ending.settings));
-        }
-        episodes.push(EpisodeRecord {
-            serial: episode.serial,
-            length: episode.len() as u32,
-            settings: settings.len() as u32 - 1,
-            values: ending.values,
-            weights: ending.weights,
-            bootstrap: ending.bootstrap.as_deref().map(Box::from),
-            final_state: ending.final_state,
-        });
-    }
-    let memory = MemoryRecord {
-        little_endian: cfg!(target_endian = "little"),
-        fields: memory.spec().fields().clone(),
-        max_step: memory.max_step() as u64,
-        uuid,
-        next_serial: memory.next_serial,
-        totals: memory.totals,
-        rng: memory.rng.clone(),
-    };
-    (memory, settings.iter().map(|settings| Settings::clone(settings)).collect(), episodes)
-}
-
 fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, &mut *file);
     out.write_all(&MAGIC)?;
@@ -178,10 +112,26 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
         for slots in episode.pieces() {
             put(bytemuck::cast_slice(&memory.weights[slots]))?;
         }
+        if memory.index.limit() > 0 {
+            for slot in episode.slots() {
+                put(&memory.index.times_sampled(slot).to_ne_bytes())?;
+            }
+        }
+        for View { index, .. } in memory.views() {
+            for slot in episode.slots() {
+                put(&index.weight(slot).to_ne_bytes())?;
+            }
+            for slot in episode.slots().filter(|_| index.limit() > 0) {
+                put(&index.times_sampled(slot).to_ne_bytes())?;
+            }
+        }
         for column in 0..memory.storage.columns() {
             for slots in episode.pieces() {
                 put(memory.storage.rows(column, slots))?;
             }
+        }
+        for state in memory.recurrent_states(episode) {
+            put(state)?;
         }
     }
     out.write_all(&checksum.finalize().to_le_bytes())?;
@@ -198,6 +148,9 @@ pub struct CheckpointFile {
     settings: Vec<Settings>,
     episodes: Vec<EpisodeRecord>,
     largest: f64,
+    views: ViewRecords,
+    limited: Option<Limited>,
+    sequences: SequenceParts,
     is_v3: bool,
     payload: BufReader<File>,
 }
@@ -211,7 +164,7 @@ impl CheckpointFile {
         let refused = |why: &str| Error::value(&name, "a saved replay memory", why);
         // Opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(refused("something that is not a file"));
+            return Err(refused("a path that is not a regular file"));
         }
         let file = File::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
@@ -225,10 +178,12 @@ impl CheckpointFile {
         }
         let (version, length) = (u32::from_le_bytes(version), u64::from_le_bytes(length));
         if magic != MAGIC {
-            return Err(refused("a file of another kind"));
+            return Err(refused("a file in another format"));
         }
-        if ![VERSION, PREVIOUS_VERSION].contains(&version) {
-            return Err(refused(&format!("version {version}, this is version {VERSION}")));
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
+            return Err(refused(&format!(
+                "file version {version}; this cogrs reads {OLDEST_VERSION} to {VERSION}"
+            )));
         }
         if length > size - (PREFIX + CHECKSUM) as u64 {
             return Err(refused("a file that was cut short"));
@@ -244,17 +199,32 @@ impl CheckpointFile {
         if crc32fast::hash(&header).to_le_bytes() != checksum {
             return Err(refused("a file with a damaged header"));
         }
-        let is_v3 = version == PREVIOUS_VERSION;
-        let read = if is_v3 {
-            postcard::from_bytes(&header).map(|(memory, settings, episodes): Header<SettingsV3>| {
-                ((memory, settings.into_iter().map(upgrade).collect(), episodes), 1.0)
-            })
-        } else {
-            postcard::from_bytes::<(Header<Settings>, f64)>(&header)
+        let unreadable = |error| refused(&format!("a header that cannot be read: {error}"));
+        let ((memory, settings, episodes), largest, mut parts) =
+            read_header(version, &header).map_err(unreadable)?;
+        let mut views = ViewRecords::new();
+        let mut limited = None;
+        let sequences = SequenceParts::take(&mut parts).map_err(|why| refused(&why))?;
+        for (name, part) in &parts {
+            match name.as_str() {
+                VIEWS => views = postcard::from_bytes(part).map_err(unreadable)?,
+                LIMITER => limited = Some(postcard::from_bytes(part).map_err(unreadable)?),
+                _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
+            }
+        }
+        let is_v3 = version == 3;
+        let file = Self {
+            path: name,
+            memory,
+            settings,
+            episodes,
+            largest,
+            views,
+            limited,
+            sequences,
+            is_v3,
+            payload,
         };
-        let ((memory, settings, episodes), largest) =
-            read.map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
-        let file = Self { path: name, memory, settings, episodes, largest, is_v3, payload };
         file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
         Ok(file)
     }
@@ -267,16 +237,22 @@ impl CheckpointFile {
     fn check(&self, payload: u64) -> Result<()> {
         let Self { memory, settings, episodes, .. } = self;
         if memory.little_endian != cfg!(target_endian = "little") {
-            return Err(self.refused("one of a machine with another byte order"));
+            return Err(self.refused("a file from a machine with another byte order"));
         }
         let spec = EntrySpec::new(memory.fields.clone())
             .map_err(|error| self.refused(&format!("invalid fields: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
-        let row = spec.entry_size() as u64 + size_of::<EntryWeight>() as u64;
-        if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
-            != Some(payload)
-        {
+        let limit = settings.first().map_or(0, |settings| settings.max_times_sampled);
+        let numbers = numbers_per_entry(limit, &self.views) * size_of::<u32>();
+        let row = (spec.entry_size() + size_of::<EntryWeight>() + numbers) as u64;
+        let lengths = episodes.iter().map(|record| (record.length, record.final_state));
+        let states = self.sequences.state_bytes(lengths);
+        let size = entries
+            .checked_mul(row)
+            .zip(states)
+            .and_then(|(rows, states)| rows.checked_add(states));
+        if size.and_then(|size| size.checked_add(CHECKSUM as u64)) != Some(payload) {
             return Err(self.refused("a file that was cut short or added to"));
         }
         let serials = episodes.iter().map(|record| record.serial);
@@ -295,7 +271,15 @@ impl CheckpointFile {
                 && (record.values || !record.weights)
                 && (spec.has_values() || !record.values)
         });
-        let sound = sound && self.largest.is_finite() && self.largest >= 1.0;
+        let names: std::collections::HashSet<_> =
+            self.views.iter().map(|(view, _)| &view.name).collect();
+        let largest = |largest: f64| largest.is_finite() && largest >= 1.0;
+        let limited = self.limited;
+        let sound = sound
+            && largest(self.largest)
+            && limited.is_none_or(|limited| limited.is_sound(memory.max_step))
+            && names.len() == self.views.len()
+            && self.views.iter().all(|(view, of_view)| view.check().is_ok() && largest(*of_view));
         if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
@@ -307,6 +291,31 @@ impl CheckpointFile {
         &self.memory.fields
     }
 
+    /// Entries that the saved memory holds at most.
+    pub fn max_step(&self) -> usize {
+        self.memory.max_step as usize
+    }
+
+    /// The settings that were in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings[0]
+    }
+
+    /// The settings of the views.
+    pub fn views(&self) -> impl Iterator<Item = &ViewSettings> {
+        self.views.iter().map(|(view, _)| view)
+    }
+
+    /// How the memory stored recurrent states.
+    pub fn recurrent(&self) -> Option<&RecurrentSpec> {
+        self.sequences.recurrent.as_ref()
+    }
+
+    /// The rate limiter that the memory had.
+    pub fn limiter(&self) -> Option<&RateLimiter> {
+        self.limited.as_ref().map(|limited| &limited.limiter)
+    }
+
     /// The uuid of the memory that was saved.
     pub fn uuid(&self) -> u32 {
         self.memory.uuid
@@ -316,8 +325,15 @@ impl CheckpointFile {
     pub fn load(mut self, overcommit: bool) -> Result<Memory> {
         let spec = EntrySpec::new(self.memory.fields.clone())?;
         let max_step = self.memory.max_step as usize;
-        let mut memory = Memory::new(spec, max_step, self.memory.rng.clone(), overcommit)?;
+        let (rng, recurrent) = (self.memory.rng.clone(), self.sequences.recurrent.clone());
+        let mut memory = Memory::with_recurrent(spec, recurrent, max_step, rng, overcommit)?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
+        memory.set_settings(Settings::clone(&settings[0]))?;
+        for (view, largest) in &self.views {
+            let key = memory.add_view(view.clone())?;
+            let at = memory.position_of_view(key)?;
+            memory.views[at].largest = *largest;
+        }
         let mut checksum = Hasher::new();
         for record in std::mem::take(&mut self.episodes) {
             // A memory of an earlier version may have held more episodes without entries.
@@ -345,8 +361,14 @@ impl CheckpointFile {
         memory.next_serial = self.memory.next_serial;
         memory.totals = self.memory.totals;
         memory.largest = self.largest;
+        // The same object, which episodes share.
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
+        memory.limited = self.limited;
+        memory.recount_removed();
+        if !std::mem::take(&mut self.sequences).restore(&mut memory)? {
+            return Err(self.refused("a file with anchors that are not those of its episodes"));
+        }
         Ok(memory)
     }
 
@@ -360,6 +382,23 @@ impl CheckpointFile {
                 return Err(self.refused("a file with a weight that is not a finite number >= 0"));
             }
         }
+        let all: Vec<usize> = pieces.iter().cloned().flatten().collect();
+        if memory.index.limit() > 0 {
+            self.read_counts(&mut memory.index, &all, checksum)?;
+        }
+        for view in &mut memory.views {
+            for &slot in &all {
+                let weight = f32::from_ne_bytes(self.number(checksum)?);
+                if !(weight.is_finite() && weight >= 0.0) {
+                    let why = "a file with a weight that is not a finite number >= 0";
+                    return Err(self.refused(why));
+                }
+                view.index.set_run(slot, std::iter::once(leaf(weight, false)));
+            }
+            if view.index.limit() > 0 {
+                self.read_counts(&mut view.index, &all, checksum)?;
+            }
+        }
         for column in 0..memory.storage.columns() {
             for slots in pieces.iter().cloned() {
                 let rows = memory.storage.rows_mut(column, slots);
@@ -367,7 +406,34 @@ impl CheckpointFile {
                 checksum.update(rows);
             }
         }
+        memory.restore_states(index, |bytes| {
+            self.fill(bytes)?;
+            checksum.update(bytes);
+            Ok(())
+        })
+    }
+
+    fn read_counts(
+        &mut self,
+        index: &mut SamplingIndex,
+        slots: &[usize],
+        checksum: &mut Hasher,
+    ) -> Result<()> {
+        for &slot in slots {
+            let count = u32::from_ne_bytes(self.number(checksum)?);
+            if count > index.limit() {
+                return Err(self.refused("a file with an entry drawn more often than allowed"));
+            }
+            index.set_times_sampled(slot, count);
+        }
         Ok(())
+    }
+
+    fn number(&mut self, checksum: &mut Hasher) -> Result<[u8; 4]> {
+        let mut number = [0; 4];
+        self.fill(&mut number)?;
+        checksum.update(&number);
+        Ok(number)
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {

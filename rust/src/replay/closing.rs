@@ -96,7 +96,7 @@ pub(super) fn returns_and_weights(
     let finite = check_finite_from_end("qvest", &returns, dims, 0)
         .and_then(|()| check_finite_from_end("weight", &weights, 1, steps.start));
     if finite.is_err() {
-        // Values that are not finite make many returns so: name the cause.
+        // One value that is not finite makes many returns infinite or NaN: name the cause.
         check_finite("value", "finite numbers", values, dims, 0)?;
     }
     finite.map(|()| ReturnsAndWeights { returns, weights })
@@ -111,16 +111,35 @@ impl Memory {
     /// is out of range, or a return or a weight is not finite; with [`Error::State`] when the episode is not open, values
     /// are missing, or there is no room for the final state.
     pub fn close(&mut self, serial: u64, options: &CloseOptions<'_>) -> Result<()> {
+        let (index, prepared) = self.prepare_close(serial, options)?;
+        self.make_room(usize::from(prepared.ending.final_state))?;
+        self.commit(index, prepared, options);
+        Ok(())
+    }
+
+    /// The entries of an open episode. Fails with [`Error::State`] when it is not open.
+    pub fn open_len(&self, serial: u64) -> Result<usize> {
+        Ok(self.episodes[self.open_index(serial)? as usize].len())
+    }
+
+    /// Fails as [`Memory::close`] would, and changes nothing.
+    pub fn check_close(&self, serial: u64, options: &CloseOptions<'_>) -> Result<()> {
+        let (_, prepared) = self.prepare_close(serial, options)?;
+        self.check_room(usize::from(prepared.ending.final_state))
+    }
+
+    fn prepare_close(
+        &self,
+        serial: u64,
+        options: &CloseOptions<'_>,
+    ) -> Result<(u32, PreparedClose)> {
         let index = self.open_index(serial)?;
         let episode = &self.episodes[index as usize];
         self.check_working_memory(episode.len())?;
         let rewards = self.floats(episode, Field::Reward);
         let values = self.floats(episode, Field::Value);
         let init_w: Vec<f64> = self.bases(episode).into_iter().map(f64::from).collect();
-        let prepared = self.prepare(&rewards, &values, &init_w, options)?;
-        self.make_room(usize::from(prepared.ending.final_state))?;
-        self.commit(index, prepared, options);
-        Ok(())
+        Ok((index, self.prepare(&rewards, &values, &init_w, options)?))
     }
 
     /// Adds a whole closed episode, or nothing, and returns the id of its first entry. Fails as [`Memory::add`] and
@@ -131,28 +150,63 @@ impl Memory {
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<u64> {
-        self.check_rows(rows, init_w, 0)?;
-        self.check_working_memory(init_w.len())?;
-        // Among the written fields value comes where qvest, which is not written, has not shifted it.
-        let [rewards, values] = [Field::Reward, Field::Value]
-            .map(|field| bytemuck::allocation::pod_collect_to_vec::<u8, f32>(rows[field.index()]));
-        let prepared = self.prepare(&rewards, &values, init_w, options)?;
+        self.add_episode_with(rows, None, init_w, options)
+    }
+
+    /// Adds a closed episode with the recurrent states before its entries. Fails as [`Memory::add_with`] and
+    /// [`Memory::close`] do.
+    pub fn add_episode_with(
+        &mut self,
+        rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<u64> {
+        let prepared = self.prepare_episode(rows, recurrent, init_w, options)?;
         self.make_room(init_w.len() + usize::from(prepared.ending.final_state))?;
         let serial = self.open();
-        let first = self.add(serial, rows, init_w)?;
+        let first = self.add_with(serial, rows, recurrent, init_w)?;
         let index = self.open_index(serial)?;
         self.commit(index, prepared, options);
         Ok(first)
     }
 
-    /// Fails when there is no memory to compute returns and weights of so many entries.
+    /// Fails as [`Memory::add_episode`] would, and changes nothing.
+    pub fn check_episode(
+        &self,
+        rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<()> {
+        let prepared = self.prepare_episode(rows, recurrent, init_w, options)?;
+        self.check_room(init_w.len() + usize::from(prepared.ending.final_state))
+    }
+
+    fn prepare_episode(
+        &self,
+        rows: EntryRows<'_>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<PreparedClose> {
+        self.check_rows(rows, init_w, 0)?;
+        self.check_recurrent(recurrent, 0, init_w.len())?;
+        self.check_working_memory(init_w.len())?;
+        // Among the written fields value comes where qvest, which is not written, has not shifted it.
+        let [rewards, values] = [Field::Reward, Field::Value]
+            .map(|field| bytemuck::allocation::pod_collect_to_vec::<u8, f32>(rows[field.index()]));
+        self.prepare(&rewards, &values, init_w, options)
+    }
+
+    /// Fails if too little memory is available to compute returns and weights of so many entries.
     pub(super) fn check_working_memory(&self, entries: usize) -> Result<()> {
         // Rewards, values and returns in both widths, and a few numbers per entry.
         let row = 24 * self.spec.reward_dims() + 32;
         check_allocatable(entries.saturating_mul(row))
     }
 
-    /// The part of a close that can fail.
+    /// The checks and computations of a close, which can fail.
     fn prepare(
         &self,
         rewards: &[f32],
@@ -171,14 +225,14 @@ impl Memory {
         };
         let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
         let base: Vec<f32> = scaled.collect();
-        let product = "a product with episodic_weight_multiplier that is finite in float32";
+        let product = "numbers whose product with episodic_weight_multiplier is finite in float32";
         check_finite("init_w", product, &base, 1, 0)?;
         let all = 0..base.len();
         let computed = returns_and_weights(rewards, values, &base, &ending, self.largest, all)?;
         Ok(PreparedClose { ending, base, computed })
     }
 
-    /// The part of a close that changes the memory; there is room for the final state.
+    /// The changes that a close makes to the memory. The caller has made room for the final state.
     fn commit(&mut self, index: u32, prepared: PreparedClose, options: &CloseOptions<'_>) {
         let PreparedClose { ending, base, computed } = prepared;
         if let Some(entry) = options.final_entry {
@@ -187,7 +241,6 @@ impl Memory {
         self.episodes[index as usize].ending = Some(ending);
         self.write_returns(index, 0..base.len(), &computed.returns);
         self.write_weights(index, 0..base.len(), &base, &computed.weights);
-        self.drawable += self.count_drawable(&self.episodes[index as usize]);
         self.finish(index);
     }
 
@@ -195,7 +248,7 @@ impl Memory {
         let refused = |text: &str| Err(Error::State(text.into()));
         if options.weights && !options.values {
             return refused(
-                "do_update_weight=True needs do_update_value=True: weights are made from returns",
+                "do_update_weight=True needs do_update_value=True: weights are computed from returns",
             );
         }
         if options.values && !self.spec.has_values() {

@@ -6,7 +6,7 @@ use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
 use crate::replay::closing::returns_and_weights;
 use crate::replay::entry_weight::{EntryWeight, sampling_weights};
-use crate::replay::episode::Ending;
+use crate::replay::episode::{Ending, EntryRef};
 use crate::replay::finite::check_non_negative;
 use crate::replay::mapped_array::prefetch;
 use crate::replay::memory::Memory;
@@ -21,6 +21,17 @@ struct PriorityUpdate {
     /// Whether the entry can be drawn under the present settings.
     inside: bool,
     priority: f64,
+}
+
+/// An update whose arguments and weights have been checked: numbers for each slot.
+pub(super) struct PreparedUpdate {
+    pub slots: Vec<u32>,
+    /// Whether the entry can be drawn under the present settings.
+    pub inside: Vec<bool>,
+    pub bases: Vec<f32>,
+    pub weights: Vec<f32>,
+    /// How many ids were gone.
+    pub gone: usize,
 }
 
 /// The kind of number that is given as a new priority.
@@ -46,6 +57,34 @@ impl Memory {
         priorities: &[f64],
         kind: PriorityKind,
     ) -> Result<usize> {
+        let exponent = self.settings.priority_exponent;
+        let update = self.prepare_update(ids, priorities, kind, exponent)?;
+        let PreparedUpdate { slots, inside, bases, weights: mut made, gone } = update;
+        for (&slot, &weight) in slots.iter().zip(&made) {
+            self.weights[slot as usize].weight = weight;
+        }
+        if let Some(order) = &mut self.removal {
+            let refs = slots.iter().map(|&slot| EntryRef(self.entry_refs[slot as usize]));
+            let closed = |entry: &EntryRef| self.episodes[entry.index()].ending.is_some();
+            refs.filter(closed).for_each(|entry| order.change(entry.index() as u32));
+        }
+        // The last weight of an id given twice counts everywhere.
+        for ((&slot, &inside), number) in slots.iter().zip(&inside).zip(&mut made) {
+            *number = self.weights[slot as usize].leaf(inside);
+        }
+        self.note_largest(bases.iter().zip(&made));
+        self.index.set_many(&slots, &mut made);
+        Ok(gone)
+    }
+
+    /// The part of an update that can fail, for an index with this exponent.
+    pub(super) fn prepare_update(
+        &self,
+        ids: &[u64],
+        priorities: &[f64],
+        kind: PriorityKind,
+        exponent: f64,
+    ) -> Result<PreparedUpdate> {
         check_allocatable(ids.len().saturating_mul(UPDATE_BYTES_PER_ID))?;
         for (at, &priority) in priorities.iter().enumerate() {
             if priorities.len() > 1 && check_non_negative("priority", priority).is_err() {
@@ -58,35 +97,26 @@ impl Memory {
         let weights: &[EntryWeight] = &self.weights;
         prefetch(weights, updates.iter().map(|update| update.slot));
         let slots: Vec<u32> = updates.iter().map(|update| update.slot).collect();
-        let base: Vec<f32> = slots.iter().map(|&slot| weights[slot as usize].base).collect();
+        let bases: Vec<f32> = slots.iter().map(|&slot| weights[slot as usize].base).collect();
         let given = updates.iter().map(|update| update.priority);
-        let mut made: Vec<f32> = match kind {
-            PriorityKind::Weight => base
+        let weights: Vec<f32> = match kind {
+            PriorityKind::Weight => bases
                 .iter()
                 .zip(given)
                 .map(|(&base, weight)| if base > 0.0 { weight as f32 } else { 0.0 })
                 .collect(),
             PriorityKind::Error => {
-                let (epsilon, exponent) =
-                    (self.settings.priority_epsilon, self.settings.priority_exponent);
+                let epsilon = self.settings.priority_epsilon;
                 let mut errors: Vec<f64> = given.collect();
-                sampling_weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
+                sampling_weights(bases.iter().copied(), &mut errors, epsilon, exponent).collect()
             }
         };
-        if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
-            let expected = "one whose weight is finite in float32";
+        if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
+            let expected = "a priority whose weight is finite in float32";
             return Err(Error::value("priority", expected, short(updates[at].priority)));
         }
-        for (update, weight) in updates.iter().zip(&made) {
-            self.weights[update.slot as usize].weight = *weight;
-        }
-        // The last weight of an id given twice counts everywhere.
-        for (update, drawn) in updates.iter().zip(&mut made) {
-            *drawn = if update.inside { self.weights[update.slot as usize].weight } else { 0.0 };
-        }
-        self.note_largest(base.iter().zip(&made));
-        self.tree.set_many(&slots, &made);
-        Ok(gone)
+        let inside = updates.iter().map(|update| update.inside).collect();
+        Ok(PreparedUpdate { slots, inside, bases, weights, gone })
     }
 
     /// The updates of entries with an action in closed episodes, and how many ids are gone.
@@ -127,7 +157,11 @@ impl Memory {
             let sum = *reward + delta;
             if !sum.is_finite() {
                 let got = format!("{} + {} at step {step}", short(*reward), short(*delta));
-                return Err(Error::value("delta", "a reward that stays finite in float32", got));
+                return Err(Error::value(
+                    "delta",
+                    "a number whose sum with the reward is finite in float32",
+                    got,
+                ));
             }
             *reward = sum;
         }
@@ -147,7 +181,8 @@ impl Memory {
             if ending.values {
                 self.write_returns(index, 0..step + 1, &computed.returns);
             }
-            self.write_weights(index, steps.clone(), &base[steps], &computed.weights);
+            self.write_weights(index, steps.clone(), &base[steps.clone()], &computed.weights);
+            self.weigh_anchors(index, steps);
         }
         let bytes = bytemuck::cast_slice(&rewards[changed]);
         self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);

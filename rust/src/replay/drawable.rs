@@ -1,10 +1,11 @@
-//! Which closed entries can be drawn, and with which weight.
+//! Which entries can be drawn, and with which weight.
 
 use std::ops::Range;
 
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::Episode;
 use crate::replay::memory::Memory;
+use crate::replay::sum_tree::leaf;
 
 /// How many entries could be drawn by their position, and how many of these cannot because their weight is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +22,10 @@ impl Memory {
         self.settings.interior(episode.len(), episode.has_final_state())
     }
 
-    /// Counts an episode's entries inside the present borders whose initial weight is above 0.
-    pub(super) fn count_drawable(&self, episode: &Episode) -> usize {
-        let inside = episode.pieces_of(self.interior(episode));
-        let count = |slots: Range<usize>| {
-            self.weights[slots].iter().filter(|entry| entry.base > 0.0).count()
-        };
-        inside.map(|(slots, _)| count(slots)).sum()
-    }
-
     /// Counts entries that could be drawn, and those with weight 0 among them.
     pub fn zero_weights(&self) -> ZeroWeights {
-        ZeroWeights { zero: self.drawable - self.num_sampleable(), drawable: self.drawable }
+        let drawable = self.num_drawable();
+        ZeroWeights { zero: drawable - self.num_sampleable(), drawable }
     }
 
     /// Returns the counts when more than half of the entries that could be drawn have weight 0; only once.
@@ -45,22 +38,32 @@ impl Memory {
         Some(counts)
     }
 
-    /// Sets each leaf of the tree to its entry's weight, or to 0 outside the present borders.
+    /// Sets each leaf of the index to its entry's weight, which can be drawn inside the present borders.
     pub(super) fn mask_borders(&mut self) {
-        let drawn: Vec<u32> = self.closed.iter().copied().chain(self.growing()).collect();
-        self.drawable = 0;
-        for index in drawn {
+        self.index.forget_order();
+        self.views.iter_mut().for_each(|view| view.index.forget_order());
+        let shown: Vec<u32> = self.closed.iter().copied().chain(self.growing()).collect();
+        for index in shown {
             let episode = &self.episodes[index as usize];
-            self.drawable += self.count_drawable(episode);
             let inside = self.interior(episode);
+            let closed = episode.ending.is_some();
             for extent in episode.extents() {
                 let slots = extent.run.start as usize..extent.run.end() as usize;
                 let weights = self.weights[slots.clone()].iter().enumerate();
-                let masked = weights.map(|(offset, entry)| {
-                    let valid = inside.contains(&(extent.first as usize + offset));
-                    if valid { entry.weight } else { 0.0 }
+                let leaves = weights.map(|(offset, entry)| {
+                    entry.leaf(inside.contains(&(extent.first as usize + offset)))
                 });
-                self.tree.set_run(slots.start, masked);
+                self.index.set_run(slots.start, leaves);
+                for view in &mut self.views {
+                    let leaves = self.weights[slots.clone()].iter().enumerate();
+                    let leaves = leaves.map(|(offset, entry)| {
+                        let valid = inside.contains(&(extent.first as usize + offset));
+                        let drawn = closed && valid && entry.base > 0.0;
+                        leaf(view.index.weight(slots.start + offset), drawn)
+                    });
+                    let leaves: Vec<f32> = leaves.collect();
+                    view.index.set_run(slots.start, leaves.into_iter());
+                }
             }
         }
     }
@@ -68,12 +71,8 @@ impl Memory {
     /// Takes the steps of an open episode that is dropped out of the draws.
     pub(super) fn stop_drawing(&mut self, index: u32) {
         let episode = &self.episodes[index as usize];
-        if !episode.growing {
-            return;
-        }
-        self.drawable -= self.count_drawable(episode);
-        for slots in episode.pieces() {
-            self.tree.set_run(slots.start, std::iter::repeat_n(0.0, slots.len()));
+        if episode.growing {
+            episode.pieces().for_each(|slots| self.index.remove_run(slots));
         }
     }
 
@@ -85,6 +84,9 @@ impl Memory {
         base: &[f32],
         weights: &[f32],
     ) {
+        if let Some(order) = &mut self.removal {
+            order.change(index);
+        }
         let first = steps.start;
         let episode = &self.episodes[index as usize];
         let inside = self.interior(episode);
@@ -94,14 +96,17 @@ impl Memory {
             for (entry, (&base, &weight)) in self.weights[slots.clone()].iter_mut().zip(made) {
                 *entry = EntryWeight { base, weight };
             }
-            let drawn =
-                part.map(|step| if inside.contains(&step) { weights[step - first] } else { 0.0 });
-            self.tree.set_run(slots.start, drawn);
+            let leaves = self.weights[slots.clone()].iter().zip(part);
+            let leaves = leaves.map(|(entry, step)| entry.leaf(inside.contains(&step)));
+            self.index.set_run(slots.start, leaves);
         }
         let given = inside.start.max(first)..inside.end.min(first + weights.len());
         if !given.is_empty() {
             let given = given.start - first..given.end - first;
             self.note_largest(base[given.clone()].iter().zip(&weights[given]));
+        }
+        if !self.views.is_empty() {
+            self.weigh_in_views(index, first..first + weights.len());
         }
     }
 
@@ -122,6 +127,6 @@ impl Memory {
 
     /// The weights with which an episode's entries are drawn now.
     pub fn read_weights<'a>(&'a self, episode: &'a Episode) -> impl Iterator<Item = f32> + 'a {
-        episode.slots().map(|slot| self.tree.get(slot))
+        episode.slots().map(|slot| self.index.drawn_weight(slot))
     }
 }

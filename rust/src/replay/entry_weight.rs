@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::replay::power::raise_all;
+use crate::replay::sum_tree::leaf;
 
 /// The weight of an entry. The two numbers are adjacent because a new priority reads one and writes the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
@@ -12,6 +13,13 @@ pub struct EntryWeight {
     pub base: f32,
     /// Its weight, with which it is drawn inside the borders.
     pub weight: f32,
+}
+
+impl EntryWeight {
+    /// Its leaf in an index; only entries inside the borders and with an initial weight above 0 can be drawn.
+    pub fn leaf(self, inside: bool) -> f32 {
+        leaf(self.weight, inside && self.base > 0.0)
+    }
 }
 
 /// The mixed error of every entry: `sum_d coeff[d] * |q[d] - v[d]|`, or 0 where that is negative. `returns` and `values` have

@@ -61,6 +61,8 @@ pub struct Episode {
     /// Usually one, and a second where the ring wraps.
     extents: SmallVec<[Extent; 1]>,
     len: u32,
+    /// Its number in the order of closing.
+    pub number: u32,
     /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
     pub reserve: SlotRun,
     pub ending: Option<Ending>,
@@ -71,7 +73,7 @@ pub struct Episode {
 impl Episode {
     pub fn new(serial: u64) -> Self {
         let (extents, reserve) = (SmallVec::new(), SlotRun::default());
-        Self { serial, extents, len: 0, reserve, ending: None, growing: false }
+        Self { serial, extents, len: 0, number: 0, reserve, ending: None, growing: false }
     }
 
     /// Entries, the final state's included.
@@ -140,6 +142,21 @@ impl Episode {
     pub fn slot_of(&self, step: u32) -> usize {
         let extent = self.extent_of(step);
         (extent.run.start + (step - extent.first)) as usize
+    }
+
+    /// Whether the episode was closed as truncated.
+    pub fn is_truncated(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.bootstrap.is_some())
+    }
+
+    /// The value of the state after the last action, one number per reward dimension, empty for zeros, where that is known
+    /// without the state: the episode terminated, or it was truncated and the state is not stored.
+    pub fn value_behind(&self) -> Option<&[f64]> {
+        match self.ending.as_ref()? {
+            Ending { bootstrap: None, .. } => Some(&[]),
+            Ending { bootstrap: Some(value), final_state: false, .. } => Some(value),
+            Ending { .. } => None,
+        }
     }
 
     /// Whether the entry at `step` is the final state of an episode that terminated.

@@ -1,4 +1,4 @@
-//! Numbers that have to be finite, and the step of one that is not.
+//! Checks that numbers are finite; the errors name the step of the number that is not.
 
 use crate::error::{Error, Result, short};
 
@@ -23,8 +23,8 @@ pub(super) fn check_finite(
     check_none(at, name, expected, values, dims, first)
 }
 
-/// As [`check_finite`], for computed numbers. Names the last one that is not finite: returns are computed from the end, so
-/// it is the cause of those before it.
+/// Like [`check_finite`], for computed numbers. Names the last number that is not finite: returns are computed from the
+/// end, so that number is the cause of those before it.
 pub(super) fn check_finite_from_end(
     name: &str,
     values: &[f32],
@@ -32,10 +32,10 @@ pub(super) fn check_finite_from_end(
     first: usize,
 ) -> Result<()> {
     let at = values.iter().rposition(|value| !value.is_finite());
-    check_none(at, name, "numbers finite in float32", values, dims, first)
+    check_none(at, name, "finite float32 numbers", values, dims, first)
 }
 
-/// Fails when there is a position `at` of a number that is not finite.
+/// Fails if `at` is the position of a number that is not finite.
 fn check_none(
     at: Option<usize>,
     name: &str,

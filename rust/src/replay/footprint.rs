@@ -1,6 +1,7 @@
 //! How many bytes a memory takes.
 
 use crate::replay::episode::{Episode, INLINE_BOOTSTRAP};
+use crate::replay::recurrent::RecurrentSpec;
 use crate::spec::EntrySpec;
 
 /// Closed episodes without entries held at most: they take no slot, so nothing else bounds them.
@@ -16,12 +17,13 @@ const EPISODE_BYTES: usize = size_of::<Episode>() + 2 * size_of::<u32>() + (16 +
 const ALLOCATION_OVERHEAD: usize = 16;
 
 /// Bytes of `max_step` entries and of the most episodes that they can be: one per slot. Longer episodes take less.
-pub fn nbytes(spec: &EntrySpec, max_step: usize) -> u128 {
+pub fn nbytes(spec: &EntrySpec, recurrent: Option<&RecurrentSpec>, max_step: usize) -> u128 {
     let mut episode = EPISODE_BYTES;
     let dims = spec.reward_dims();
     if dims > INLINE_BOOTSTRAP {
         episode += dims * size_of::<f64>() + ALLOCATION_OVERHEAD;
     }
     let slots = (spec.entry_size() + SLOT_BYTES) as u128 * max_step as u128;
-    slots + episode as u128 * (max_step as u128 + EMPTY_EPISODES as u128)
+    let states = recurrent.map_or(0, |spec| spec.nbytes(max_step));
+    slots + states + episode as u128 * (max_step as u128 + EMPTY_EPISODES as u128)
 }

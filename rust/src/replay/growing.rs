@@ -2,6 +2,9 @@
 //!
 //! Their last entry is the state that followed the last step, the final state as long as no step follows. So a draw sees
 //! each as if it had been cut there. An episode that is open is never evicted; close it with [`Memory::finish_growing`].
+//!
+//! Their steps are drawn before they are inserted, which is at the close, so the order of closing says nothing about them:
+//! only [`Sampler::Uniform`] and [`Sampler::Prioritized`] draw while an episode grows.
 
 use std::sync::Arc;
 
@@ -9,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending, EntryRef};
 use crate::replay::memory::Memory;
-use crate::replay::settings::NewPriority;
+use crate::replay::sampler::Sampler;
+use crate::replay::settings::{NewPriority, Remover};
 use crate::replay::transition::Draws;
 use crate::spec::Field;
 
@@ -55,7 +59,7 @@ impl Memory {
         Ok(Growing { index, serial })
     }
 
-    /// Appends a step and returns its slot, for [`Memory::draw_from`]. Fails with [`Error::State`] when the episode does not
+    /// Appends a step and returns its slot, for [`Memory::make_drawable`]. Fails with [`Error::State`] when the episode does not
     /// grow any more or open episodes leave no room; nothing is changed then.
     pub fn grow(&mut self, growing: Growing, step: GrowingStep<'_>) -> Result<u32> {
         let index = self.growing_index(growing)?;
@@ -76,24 +80,23 @@ impl Memory {
         let base = step.init_w;
         let weight = ((f64::from(base) * factor) as f32).min(f32::MAX);
         self.weights[slot] = EntryWeight { base, weight };
-        if at + 1 >= self.settings.unpadded_stack() {
-            self.drawable += usize::from(base > 0.0);
+        if base > 0.0 {
+            self.largest = self.largest.max(factor);
         }
         self.push_state(index, step.next_state, step.next_info);
         Ok(slot as u32)
     }
 
     /// Lets steps be drawn that were appended to growing episodes, by their slots. One call for many is faster.
-    pub fn draw_from(&mut self, slots: &[u32]) {
+    pub fn make_drawable(&mut self, slots: &[u32]) {
         let leaf = |&slot: &u32| {
             // An episode that is closed may be gone, and so may a stack be that is too short.
             let entry = EntryRef(self.entry_refs[slot as usize]);
             let stacked = || entry.step() as usize + 1 >= self.settings.unpadded_stack();
-            let drawn = entry.0 != 0 && stacked();
-            if drawn { self.weights[slot as usize].weight } else { 0.0 }
+            if entry.0 == 0 { 0.0 } else { self.weights[slot as usize].leaf(stacked()) }
         };
-        let leaves: Vec<f32> = slots.iter().map(leaf).collect();
-        self.tree.set_many(slots, &leaves);
+        let mut leaves: Vec<f32> = slots.iter().map(leaf).collect();
+        self.index.set_many(slots, &mut leaves);
     }
 
     /// Closes a growing episode. Its last state stays the final state. Fails with [`Error::State`] when no such episode
@@ -108,9 +111,48 @@ impl Memory {
             bootstrap: (!terminated).then(zeros),
             final_state: true,
         };
-        self.episodes[index as usize].ending = Some(ending);
+        let episode = &mut self.episodes[index as usize];
+        episode.ending = Some(ending);
+        let steps = 0..episode.actions();
+        self.weigh_in_views(index, steps);
         self.finish(index);
         Ok(())
+    }
+
+    /// Fails with [`Error::Value`] when something counts or draws entries by rules that steps of open episodes would break:
+    /// limits of draws or of rates, views, recurrent states, an order of draws, or evictions in another order than that of
+    /// closing.
+    pub fn check_can_grow(&self) -> Result<()> {
+        let settings = &self.settings;
+        let got = if self.limiter().is_some() {
+            "one with a limiter".into()
+        } else if !self.views().is_empty() {
+            "one with views".into()
+        } else if self.recurrent.is_some() {
+            "one with recurrent states".into()
+        } else if settings.max_times_sampled > 0 {
+            format!("max_times_sampled={}", settings.max_times_sampled)
+        } else if !grows_with(settings.sampler) {
+            format!("sampler='{}'", settings.sampler)
+        } else if settings.remover != Remover::Fifo {
+            format!("remover='{}'", settings.remover)
+        } else {
+            return Ok(());
+        };
+        let expected = "one without limiter, views, recurrent states and max_times_sampled, with sampler \
+                        'uniform' or 'prioritized' and remover 'fifo'";
+        Err(Error::value("memory", expected, got))
+    }
+
+    /// Fails with [`Error::State`] when an episode grows and the sampler does not draw from growing episodes.
+    pub(super) fn check_growing(&self, sampler: Sampler) -> Result<()> {
+        if grows_with(sampler) || self.growing().next().is_none() {
+            return Ok(());
+        }
+        Err(Error::State(format!(
+            "sampler='{sampler}' cannot draw while a TransitionWriter has open episodes, since their \
+             order is not known yet: use 'uniform' or 'prioritized', or finish() it"
+        )))
     }
 
     /// Whether this episode is open still.
@@ -141,7 +183,7 @@ impl Memory {
 
     /// Evicts the oldest closed episode. Returns whether there was one.
     pub fn drop_oldest(&mut self) -> bool {
-        self.evict_oldest()
+        self.evict(0)
     }
 
     /// All steps whose initial weight is above 0, those of growing episodes included, each with the state one step later.
@@ -154,7 +196,7 @@ impl Memory {
                 if self.weights[slot].base > 0.0 {
                     all.prev.push(slot as u32);
                     all.next.push(episode.slot_of(episode.ahead(step as u32, 1)) as u32);
-                    all.weights.push(self.tree.get(slot));
+                    all.weights.push(self.index.weight(slot));
                 }
             }
         }
@@ -185,4 +227,9 @@ impl Memory {
         self.storage.field_mut(Field::Info, slot).copy_from_slice(info);
         self.weights[slot] = EntryWeight::default();
     }
+}
+
+/// Whether a sampler draws from growing episodes.
+fn grows_with(sampler: Sampler) -> bool {
+    matches!(sampler, Sampler::Uniform | Sampler::Prioritized)
 }

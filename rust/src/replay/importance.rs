@@ -4,7 +4,7 @@ use crate::error::{Error, Result, short};
 use crate::replay::finite::check_non_negative;
 use crate::replay::power::raise_all;
 
-/// The largest weight, by which those of a batch are divided.
+/// The largest importance weight, by which those of a batch are divided.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Largest {
     /// The largest of this batch.
@@ -45,8 +45,8 @@ pub fn importance_weights(
         Largest::OfAll(smallest) => positive("min_weight", smallest)?,
     };
     if let Some(weight) = weights.iter().find(|&&weight| weight < smallest) {
-        let got = format!("{}, and a weight of {}", short(smallest), short(*weight));
-        return Err(Error::value("min_weight", "the smallest weight there is", got));
+        let got = format!("{} and a weight of {}", short(smallest), short(*weight));
+        return Err(Error::value("min_weight", "a number <= all weights", got));
     }
     // N and total cancel in the quotient of two weights.
     let mut powers: Vec<f64> = weights.iter().map(|weight| weight / smallest).collect();
@@ -58,6 +58,6 @@ fn positive(name: &str, value: f64) -> Result<f64> {
     if value.is_finite() && value > 0.0 {
         Ok(value)
     } else {
-        Err(Error::value(name, "finite numbers > 0", short(value)))
+        Err(Error::value(name, "a finite number > 0", short(value)))
     }
 }

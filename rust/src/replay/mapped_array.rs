@@ -19,6 +19,11 @@ pub struct MappedArray<T> {
 }
 
 impl<T: Pod> MappedArray<T> {
+    /// No values, which cannot fail.
+    pub fn none() -> Self {
+        Self { pages: None, bytes: 0..0, values: PhantomData }
+    }
+
     /// Reserves `len` zeros. Fails with [`Error::Memory`] when the system refuses.
     pub fn new(len: usize) -> Result<Self> {
         let refused = |why: String| {
@@ -28,7 +33,7 @@ impl<T: Pod> MappedArray<T> {
         let too_large = || refused("more than the address space".into());
         let size = len.checked_mul(size_of::<T>()).ok_or_else(too_large)?;
         if size == 0 {
-            return Ok(Self { pages: None, bytes: 0..0, values: PhantomData });
+            return Ok(Self::none());
         }
         let span = huge_span(size).ok_or_else(too_large)?;
         let slack = if span > 0 { HUGE + span.saturating_sub(size) } else { 0 };

@@ -8,16 +8,21 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use slab::Slab;
 
 use crate::available_memory::available_memory;
-use crate::error::{Error, Result, short};
+use crate::error::{Error, Result};
+use crate::replay::age_order::AgeOrder;
+use crate::replay::anchors::Anchors;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
-use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::rate_limiter::Limited;
+use crate::replay::recurrent::{RecurrentSpec, RecurrentStates};
+use crate::replay::removal_order::RemovalOrder;
+use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
-use crate::replay::sum_tree::SumTree;
+use crate::replay::view::View;
 use crate::spec::{EntrySpec, Field};
 
 /// The fields of an entry that a writer sets; qvest is computed.
@@ -37,13 +42,18 @@ pub struct Memory {
     pub(super) settings: Arc<Settings>,
     capacity: usize,
     used: usize,
-    used_by_open: usize,
+    pub(super) used_by_open: usize,
     pub(super) storage: Storage,
     /// The [`EntryRef`] of each slot.
     pub(super) entry_refs: MappedArray<u64>,
     pub(super) weights: MappedArray<EntryWeight>,
-    /// The weight with which each slot is drawn now: 0 for free slots and open episodes.
-    pub(super) tree: SumTree,
+    /// The starts of the sequences that were last asked for.
+    pub(super) anchors: Option<Box<Anchors>>,
+    pub(super) recurrent: Option<Box<RecurrentStates>>,
+    /// What draws choose from: free slots and those of open episodes cannot be drawn.
+    pub(super) index: SamplingIndex,
+    /// Made at the first draw that needs it.
+    pub(super) age: Option<AgeOrder>,
     pub(super) free_slots: FreeSlots,
     pub(super) episodes: Slab<Episode>,
     pub(super) closed: VecDeque<u32>,
@@ -51,16 +61,22 @@ pub struct Memory {
     pub(super) empty: usize,
     open: Vec<u32>,
     /// Index of each serial number. Files choose these: the hash has random keys, so that they cannot be chosen to collide.
-    serials: HashMap<u64, u32>,
+    pub(super) serials: HashMap<u64, u32>,
     pub(super) next_serial: u64,
     pub(super) totals: Totals,
     /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
     pub(super) largest: f64,
-    /// Closed entries inside the present borders whose initial weight is above 0.
-    pub(super) drawable: usize,
+    /// The number of the next episode in the order of closing.
+    next_number: u32,
+    pub(super) views: Vec<View>,
+    /// The key of the next view.
+    pub(super) next_view: u64,
+    /// Made at the first eviction by weight.
+    pub(super) removal: Option<RemovalOrder>,
     /// Whether [`Memory::zero_weights_to_report`] has returned counts.
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
+    pub(super) limited: Option<Limited>,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 
@@ -73,7 +89,18 @@ impl Memory {
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        let needed = nbytes(&spec, max_step);
+        Self::with_recurrent(spec, None, max_step, rng, overcommit)
+    }
+
+    /// A memory that stores recurrent states too. Fails as [`Self::new`] does.
+    pub fn with_recurrent(
+        spec: EntrySpec,
+        recurrent: Option<RecurrentSpec>,
+        max_step: usize,
+        rng: Xoshiro256PlusPlus,
+        overcommit: bool,
+    ) -> Result<Self> {
+        let needed = nbytes(&spec, recurrent.as_ref(), max_step);
         let available = if overcommit { u64::MAX } else { available_memory() };
         if !overcommit && needed > u128::from(available) {
             return Err(Error::Memory(format!(
@@ -84,6 +111,7 @@ impl Memory {
         let Some(slots) = u32::try_from(max_step).ok().filter(|&slots| slots < u32::MAX) else {
             return Err(Error::value("max_step", "at most 4294967294", max_step));
         };
+        let states = recurrent.map(|spec| RecurrentStates::new(spec, max_step)).transpose()?;
         Ok(Self {
             settings: Arc::new(Settings::new(spec.reward_dims())),
             capacity: max_step,
@@ -92,7 +120,10 @@ impl Memory {
             storage: Storage::new(&spec, max_step)?,
             entry_refs: MappedArray::new(max_step)?,
             weights: MappedArray::new(max_step)?,
-            tree: SumTree::new(max_step)?,
+            anchors: None,
+            recurrent: states.map(Box::new),
+            index: SamplingIndex::new(max_step)?,
+            age: None,
             free_slots: FreeSlots::new(slots),
             episodes: Slab::new(),
             closed: VecDeque::new(),
@@ -102,9 +133,13 @@ impl Memory {
             next_serial: 0,
             totals: Totals::default(),
             largest: 1.0,
-            drawable: 0,
+            next_number: 0,
+            views: Vec::new(),
+            next_view: 0,
+            removal: None,
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
+            limited: None,
             spec,
             rng,
         })
@@ -120,13 +155,24 @@ impl Memory {
         &self.settings
     }
 
-    /// Puts settings in force for episodes closed from now on. `frame_stack`, `frame_padding` and `multi_step` decide at
-    /// once which of all closed entries can be drawn.
-    pub fn set_settings(&mut self, settings: Settings) {
-        let old = std::mem::replace(&mut self.settings, Arc::new(settings));
-        if !old.has_borders_of(&self.settings) {
-            self.mask_borders();
+    /// Puts settings in force for episodes closed from now on. `frame_stack`, `frame_padding`, `multi_step` and
+    /// `max_times_sampled` decide at once which of all closed entries can be drawn. Changes nothing and fails with
+    /// [`Error::Memory`] when the system refuses the memory for counts of draws.
+    pub fn set_settings(&mut self, settings: Settings) -> Result<()> {
+        let limit = settings.max_times_sampled;
+        if limit != self.index.limit() {
+            self.index.set_limit(limit)?;
         }
+        let old = std::mem::replace(&mut self.settings, Arc::new(settings));
+        if old.remover != self.settings.remover {
+            self.removal = None;
+        }
+        if !old.has_borders_of(&self.settings) || old.max_times_sampled != limit {
+            self.mask_borders();
+            self.check_anchors();
+        }
+        self.recount_removed();
+        Ok(())
     }
 
     /// Entries held at most.
@@ -151,17 +197,22 @@ impl Memory {
 
     /// Sum of the weights of all entries that can be drawn.
     pub fn weight_sum(&self) -> f64 {
-        self.tree.total()
+        self.index.weight_sum()
     }
 
-    /// Entries that can be drawn.
+    /// Entries that can be drawn whatever their weights are: those inside the borders whose initial weight is above 0.
+    pub fn num_drawable(&self) -> usize {
+        self.index.num_drawable()
+    }
+
+    /// Entries that can be drawn in proportion to their weights.
     pub fn num_sampleable(&self) -> usize {
-        self.tree.positive()
+        self.index.num_sampleable()
     }
 
     /// The smallest weight of an entry that can be drawn; 0 without such entries. Takes O(`max_step`).
     pub fn min_weight(&self) -> f32 {
-        self.tree.smallest()
+        self.index.min_weight()
     }
 
     /// The closed episodes, oldest first.
@@ -208,52 +259,6 @@ impl Memory {
         }
     }
 
-    /// Appends `init_w.len()` entries to an open episode, all or nothing, and returns the id of the first. Fails with
-    /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes, with
-    /// [`Error::Value`] for a reward that is not finite, or a weight that is not finite and >= 0.
-    pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {
-        let index = self.open_index(serial)?;
-        let first = self.episodes[index as usize].len();
-        self.check_rows(rows, init_w, first)?;
-        self.make_room(init_w.len())?;
-        let mut done = 0;
-        while done < init_w.len() {
-            let run = self.take(index, init_w.len() - done);
-            let (slot, count) = (run.start as usize, run.len as usize);
-            for (field, bytes) in WRITTEN.into_iter().zip(rows) {
-                let size = self.spec[field].nbytes();
-                self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
-            }
-            let weights = &mut self.weights[slot..slot + count];
-            for (entry, &weight) in weights.iter_mut().zip(&init_w[done..]) {
-                *entry = EntryWeight { base: weight as f32, weight: 0.0 };
-            }
-            done += count;
-        }
-        Ok(self.id(serial, first as u32))
-    }
-
-    /// Checks rewards and initial weights of entries from step `first` on. Fails with [`Error::Value`] that names the step.
-    pub(super) fn check_rows(
-        &self,
-        rows: EntryRows<'_>,
-        init_w: &[f64],
-        first: usize,
-    ) -> Result<()> {
-        for (row, &weight) in init_w.iter().enumerate() {
-            if !((weight as f32).is_finite() && weight >= 0.0) {
-                let got = format!("{} at step {}", short(weight), first + row);
-                return Err(Error::value("init_w", "a number >= 0 and finite in float32", got));
-            }
-        }
-        let words = rows[Field::Reward.index()].as_chunks::<4>().0;
-        if words.iter().all(|word| f32::from_ne_bytes(*word).is_finite()) {
-            return Ok(());
-        }
-        let rewards: Vec<f32> = words.iter().map(|word| f32::from_ne_bytes(*word)).collect();
-        check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
-    }
-
     /// Drops an open episode with its entries. Fails with [`Error::State`] when it is not open.
     pub fn abort(&mut self, serial: u64) -> Result<()> {
         let index = self.open_index(serial)?;
@@ -269,7 +274,7 @@ impl Memory {
 
     /// Drops all episodes, open ones too. Ids are not reused.
     pub fn clear(&mut self) {
-        while self.evict_oldest() {}
+        while self.evict(0) {}
         for index in std::mem::take(&mut self.open) {
             self.stop_drawing(index);
             self.forget(index);
@@ -281,26 +286,6 @@ impl Memory {
     /// The open episodes whose steps can be drawn.
     pub(super) fn growing(&self) -> impl Iterator<Item = u32> {
         self.open.iter().copied().filter(|&index| self.episodes[index as usize].growing)
-    }
-
-    /// Evicts the oldest closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
-    /// open episodes leave no room.
-    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
-        self.check_room(count)?;
-        while self.used + count > self.capacity && self.evict_oldest() {}
-        Ok(())
-    }
-
-    /// Fails with [`Error::State`] when `count` entries do not fit beside those of open episodes.
-    pub(super) fn check_room(&self, count: usize) -> Result<()> {
-        if self.used_by_open + count > self.capacity {
-            return Err(Error::State(format!(
-                "no room for {count} more: open episodes hold {} of max_step={} entries; close or abort \
-                 one, or make a larger memory",
-                self.used_by_open, self.capacity
-            )));
-        }
-        Ok(())
     }
 
     /// Takes at most `count` adjacent slots for the next entries of an open episode; there is room.
@@ -337,17 +322,52 @@ impl Memory {
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
         self.totals.episodes += 1;
-        self.totals.steps += episode.actions() as u64;
+        let actions = episode.actions();
+        self.totals.steps += actions as u64;
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
+        self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
     }
 
     fn enqueue(&mut self, index: u32) {
-        self.empty += usize::from(self.episodes[index as usize].is_empty());
+        if self.next_number == u32::MAX {
+            self.renumber();
+        }
+        let episode = &mut self.episodes[index as usize];
+        episode.number = self.next_number;
+        self.next_number += 1;
+        self.empty += usize::from(episode.is_empty());
+        if let Some(age) = &mut self.age {
+            for extent in episode.extents() {
+                age.append(extent.run);
+            }
+        }
+        self.index.insert_episode(episode.number, index);
+        for view in &mut self.views {
+            view.index.insert_episode(episode.number, index);
+        }
+        if let Some(order) = &mut self.removal {
+            order.change(index);
+        }
         self.closed.push_back(index);
+        self.add_anchors(index);
+    }
+
+    /// Numbers the closed episodes from 0 on, in order.
+    fn renumber(&mut self) {
+        for (number, &index) in (0..).zip(&self.closed) {
+            self.episodes[index as usize].number = number;
+        }
+        self.next_number = self.closed.len() as u32;
+        self.index.forget_order();
+        self.views.iter_mut().for_each(|view| view.index.forget_order());
+        if let Some(anchors) = &mut self.anchors {
+            anchors.index.forget_order();
+        }
+        self.removal = None;
     }
 
     /// Appends a closed episode with slots for `length` entries, whose bytes the caller writes, and returns its index;
@@ -371,6 +391,9 @@ impl Memory {
     /// Removes an episode from the tables; the caller returns its slots to the free ones.
     pub(super) fn forget(&mut self, index: u32) -> Episode {
         let episode = self.episodes.remove(index as usize);
+        if let Some(states) = &mut self.recurrent {
+            states.forget(index);
+        }
         for slots in episode.pieces() {
             self.entry_refs[slots].fill(0);
         }
@@ -392,7 +415,8 @@ impl Memory {
 
     /// Bytes for entries, weights and bookkeeping if every episode has one step.
     pub fn nbytes(&self) -> u64 {
-        u64::try_from(nbytes(&self.spec, self.capacity)).unwrap_or(u64::MAX)
+        let recurrent = self.recurrent.as_ref().map(|states| &states.spec);
+        u64::try_from(nbytes(&self.spec, recurrent, self.capacity)).unwrap_or(u64::MAX)
     }
 }
 

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::error::{Error, Result};
 use crate::replay::cache::Cache;
 use crate::replay::cache_store::{TakenSamples, WeightedChoice, too_large};
-use crate::replay::transition::uniform;
+use crate::replay::draw::uniform;
 
 /// Decides which server each row of a batch comes from, and queues the caches of servers until they are used.
 ///

@@ -6,20 +6,28 @@
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
-//! | which episode is evicted | `eviction` |
+//! | which episode is evicted | `eviction`, by weight with `removal_order` |
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
 //! | how steps of open episodes can be drawn | [`growing`] |
 //! | how steps of several environments become such episodes | [`transition_writer`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
+//! | which samplers there are; how each chooses | [`sampler`]; `draw` |
+//! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
 //! | the tree of weights that draws look up in | [`sum_tree`] |
+//! | where sequences lie in their episodes; which starts they have, with which weights | [`sequence_window`]; `anchors`, [`sequence_priorities`] |
+//! | how sequences are drawn, and what they contain | [`sequences`] |
+//! | where recurrent states are stored; what files have of sequences | [`recurrent`]; `sequence_parts` |
+//! | which slots are the oldest | `age_order` |
+//! | weights, counts and limits of several learners | [`view`], in a memory [`views`] |
 //! | how a learner corrects samples | [`importance`] |
-//! | how a memory outlives the process | [`checkpoint`] |
+//! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`; [`restore`] |
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
-//! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
+//! | how many samples may be drawn for each entry inserted; what a memory counts for that | [`rate_limiter`]; `limiter_counts` |
+//! | how an episode is written, closed, corrected | [`memory`] and `entry_rows`, [`closing`], [`corrections`] |
 //!
 //! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
 //!
@@ -48,12 +56,18 @@
 //! another's holds the entry n steps later, so a draw looks at the episode only where that lies in several pieces. Fields
 //! are gathered for 64 rows at a time, out of the first-level cache.
 
+mod age_order;
+mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
+mod checkpoint_header;
 pub mod closing;
 pub mod corrections;
+mod draw;
 pub mod drawable;
+mod drawable_counts;
+mod entry_rows;
 mod entry_weight;
 mod episode;
 mod eviction;
@@ -62,14 +76,28 @@ mod footprint;
 mod free_slots;
 pub mod growing;
 pub mod importance;
+mod limiter_counts;
 pub mod mapped_array;
 pub mod memory;
 pub mod mixer;
 mod power;
+pub mod rate_limiter;
+pub mod recurrent;
+mod removal_order;
+pub mod restore;
 pub mod returns;
+pub mod sampler;
+mod sampling_index;
 pub mod sender_counters;
+mod sequence_parts;
+pub mod sequence_priorities;
+pub mod sequence_window;
+pub mod sequences;
 pub mod settings;
 mod storage;
 pub mod sum_tree;
+mod times_sampled;
 pub mod transition;
 pub mod transition_writer;
+pub mod view;
+pub mod views;

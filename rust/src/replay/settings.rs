@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, short};
 use crate::replay::finite::check_non_negative;
+use crate::replay::sampler::Sampler;
 use crate::spec::FIELDS;
 
 /// Flags of a cache: the seven fields of prev, then those of next.
@@ -60,6 +61,36 @@ impl Display for FramePadding {
     }
 }
 
+/// The closed episode that is evicted first. One that has just been closed is evicted last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Remover {
+    /// The oldest.
+    #[default]
+    Fifo,
+    /// The newest.
+    Lifo,
+    /// The one with the lowest mean weight, of several the oldest.
+    Lowest,
+    /// The one with the highest mean weight, of several the oldest.
+    Highest,
+}
+
+impl Remover {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Fifo, Self::Lifo, Self::Lowest, Self::Highest];
+}
+
+impl Display for Remover {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fifo => "fifo",
+            Self::Lifo => "lifo",
+            Self::Lowest => "lowest",
+            Self::Highest => "highest",
+        })
+    }
+}
+
 /// The settings in force. An episode keeps those it was closed with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -89,6 +120,14 @@ pub struct Settings {
     pub priority_epsilon: f64,
     /// The frames before the first in a stack.
     pub frame_padding: FramePadding,
+    /// The share of the largest error in the priority of a sequence, the rest is the mean's.
+    pub sequence_eta: f64,
+    /// How draws choose that name no sampler.
+    pub sampler: Sampler,
+    /// Draws after which an entry cannot be drawn any more; 0 for no limit.
+    pub max_times_sampled: u32,
+    /// The closed episode that is evicted first.
+    pub remover: Remover,
 }
 
 impl Settings {
@@ -108,7 +147,43 @@ impl Settings {
             new_priority: NewPriority::default(),
             priority_epsilon: 0.0,
             frame_padding: FramePadding::default(),
+            sequence_eta: default_eta(),
+            sampler: Sampler::default(),
+            max_times_sampled: 0,
+            remover: Remover::default(),
         }
+    }
+
+    /// Names of the settings that differ, with their values here and there.
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String, String)> {
+        let mut found = Vec::new();
+        macro_rules! compare {
+            ($($name:ident: $told:expr;)*) => {$(
+                if self.$name != other.$name {
+                    let told = $told;
+                    found.push((stringify!($name), told(&self.$name), told(&other.$name)));
+                }
+            )*};
+        }
+        compare! {
+            priority_exponent: |value: &f64| value.to_string();
+            mix_lambda: |value: &f64| value.to_string();
+            frame_stack: |value: &usize| value.to_string();
+            multi_step: |value: &usize| value.to_string();
+            cache_size: |value: &usize| value.to_string();
+            max_episode: |value: &usize| value.to_string();
+            reuse_cache: |value: &bool| if *value { "True".to_owned() } else { "False".to_owned() };
+            discount_factor: |value: &Vec<f64>| format!("{value:?}");
+            reward_coeff: |value: &Vec<f64>| format!("{value:?}");
+            cache_flags: |value: &[bool; FLAGS]| format!("{:?}", value.map(u8::from));
+            new_priority: |value: &NewPriority| value.to_string();
+            priority_epsilon: |value: &f64| value.to_string();
+            frame_padding: |value: &FramePadding| value.to_string();
+            sampler: |value: &Sampler| value.to_string();
+            max_times_sampled: |value: &u32| value.to_string();
+            remover: |value: &Remover| value.to_string();
+        }
+        found
     }
 
     /// Whether samples have the same arrays under both settings.
@@ -123,11 +198,15 @@ impl Settings {
         if let NewPriority::Number(number) = self.new_priority
             && !(number >= 0.0 && (number as f32).is_finite())
         {
-            let expected = "'returns', 'max' or a number >= 0 and finite in float32";
+            let expected = "'returns', 'max' or a finite float32 number >= 0";
             return Err(Error::value("new_priority", expected, short(number)));
         }
         if !(0.0..=1.0).contains(&self.mix_lambda) {
             return Err(Error::value("mix_lambda", "a number in [0, 1]", short(self.mix_lambda)));
+        }
+        if !(0.0..=1.0).contains(&self.sequence_eta) {
+            let got = short(self.sequence_eta);
+            return Err(Error::value("sequence_eta", "a number in [0, 1]", got));
         }
         check_gamma(&self.discount_factor)?;
         check_coeff(&self.reward_coeff)
@@ -181,6 +260,11 @@ impl Settings {
     pub fn has_borders_of(&self, other: &Self) -> bool {
         (self.unpadded_stack(), self.multi_step) == (other.unpadded_stack(), other.multi_step)
     }
+}
+
+/// Kapturowski et al. 2019, section 2.3.
+fn default_eta() -> f64 {
+    0.9
 }
 
 fn check_gamma(values: &[f64]) -> Result<()> {
@@ -246,7 +330,12 @@ mod tests {
         others.new_priority = NewPriority::Max;
         others.priority_epsilon = 0.1;
         others.frame_padding = FramePadding::Zero;
+        others.sequence_eta = 0.5;
+        others.sampler = Sampler::Uniform;
+        others.remover = Remover::Lifo;
         assert!(others.has_layout_of(&before));
+        // All but frame_stack, cache_flags and max_times_sampled.
+        assert_eq!(others.differences(&before).len(), 13);
         assert!(!Settings { frame_stack: 2, ..before.clone() }.has_layout_of(&before));
         assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.has_layout_of(&before));
     }

@@ -90,9 +90,32 @@ impl Storage {
             out.copy_from_slice(&column[slot * location.size..][..count * location.size]);
             return;
         }
-        let slots = slot as u32..(slot + count) as u32;
-        for (slot, out) in slots.zip(out.chunks_exact_mut(location.size)) {
-            out.copy_from_slice(self.field(field, slot as usize));
+        match location.size {
+            1 => self.read_run_sized::<1>(location, slot, out),
+            2 => self.read_run_sized::<2>(location, slot, out),
+            4 => self.read_run_sized::<4>(location, slot, out),
+            8 => self.read_run_sized::<8>(location, slot, out),
+            16 => self.read_run_sized::<16>(location, slot, out),
+            32 => self.read_run_sized::<32>(location, slot, out),
+            size => {
+                let slots = slot as u32..(slot + count) as u32;
+                for (slot, out) in slots.zip(out.chunks_exact_mut(size)) {
+                    out.copy_from_slice(self.field(field, slot as usize));
+                }
+            }
+        }
+    }
+
+    fn read_run_sized<const SIZE: usize>(
+        &self,
+        location: FieldLocation,
+        slot: usize,
+        out: &mut [u8],
+    ) {
+        let FieldLocation { column, offset, stride, .. } = location;
+        let rows = self.columns[column][slot * stride..].chunks_exact(stride);
+        for (row, value) in rows.zip(out.as_chunks_mut::<SIZE>().0) {
+            value.copy_from_slice(&row[offset..][..SIZE]);
         }
     }
 

@@ -11,17 +11,40 @@ const GROUPS: usize = 4;
 
 const CACHE_LINE: usize = 64;
 
+/// A leaf: the weight of an entry, and whether it can be drawn.
+///
+/// Its sign says so: an entry that cannot be drawn keeps its weight as a negative number, and one that can, with weight 0, is
+/// -0. So 0, as in memory that was never written, cannot be drawn.
+#[inline]
+pub fn leaf(weight: f32, drawable: bool) -> f32 {
+    if drawable == (weight > 0.0) { weight } else { -weight }
+}
+
+/// Whether the entry of a leaf can be drawn.
+#[inline]
+pub fn is_drawable(leaf: f32) -> bool {
+    // The bits are 1 .. 2^31 for numbers above 0, 2^31 for -0, and larger ones or 0 for all others.
+    leaf.to_bits().wrapping_sub(1) < 1 << 31
+}
+
+/// The weight with which a leaf is drawn.
+#[inline]
+fn drawn(leaf: f32) -> f64 {
+    f64::from(leaf.max(0.0))
+}
+
 /// Weights with their sums, 16 children per node, for draws in proportion.
 ///
 /// Leaves are f32. A sum is f64 and recomputed from its children when one changes, so the root stays within rounding of the
-/// sum of the leaves after any number of updates. A leaf of weight 0 is never drawn. A leaf takes 4 bytes, and a little over
-/// half a byte for its share of the sums.
+/// sum of the leaves after any number of updates. A leaf that is not above 0 counts as 0 in sums and is never drawn in
+/// proportion. A leaf takes 4 bytes, and a little over half a byte for its share of the sums.
 #[derive(Debug)]
 pub struct SumTree {
     leaves: MappedArray<f32>,
     /// Sums of 16 children each, from the leaves up to the root; each level is padded to a multiple of 16.
     sums: Vec<MappedArray<f64>>,
     positive: usize,
+    drawable: usize,
 }
 
 impl SumTree {
@@ -39,21 +62,31 @@ impl SumTree {
             }
             nodes = padded / WIDTH;
         }
-        Ok(Self { leaves, sums, positive: 0 })
+        Ok(Self { leaves, sums, positive: 0, drawable: 0 })
     }
 
-    /// The weight of a leaf.
+    /// A tree without leaves, of which nothing may be asked.
+    pub fn none() -> Self {
+        Self { leaves: MappedArray::none(), sums: Vec::new(), positive: 0, drawable: 0 }
+    }
+
+    /// A leaf, as it was set.
     pub fn get(&self, leaf: usize) -> f32 {
         self.leaves[leaf]
+    }
+
+    /// All leaves, padded by zeros.
+    pub fn leaves(&self) -> &[f32] {
+        &self.leaves
     }
 
     /// The weights of some leaves.
     pub fn weights(&self, leaves: &[u32]) -> Vec<f32> {
         let all: &[f32] = &self.leaves;
-        leaves.iter().map(|&leaf| all[leaf as usize]).collect()
+        leaves.iter().map(|&leaf| all[leaf as usize].abs()).collect()
     }
 
-    /// The sum of all weights.
+    /// The sum of all weights above 0.
     pub fn total(&self) -> f64 {
         self.sums[self.sums.len() - 1][0]
     }
@@ -63,6 +96,23 @@ impl SumTree {
         self.positive
     }
 
+    /// Leaves that can be drawn, with weight 0 too.
+    pub fn drawable(&self) -> usize {
+        self.drawable
+    }
+
+    /// The sum of the weights of the leaves before one. Takes O(log len).
+    pub fn sum_before(&self, leaf: usize) -> f64 {
+        let start = leaf / WIDTH * WIDTH;
+        let mut sum: f64 = self.leaves[start..leaf].iter().copied().map(drawn).sum();
+        let mut node = leaf / WIDTH;
+        for sums in &self.sums {
+            sum += sums[node / WIDTH * WIDTH..node].iter().sum::<f64>();
+            node /= WIDTH;
+        }
+        sum
+    }
+
     /// The smallest weight above 0, or 0 if all are 0. Takes O(len).
     pub fn smallest(&self) -> f32 {
         let positive = self.leaves.iter().copied().filter(|&weight| weight > 0.0);
@@ -70,7 +120,7 @@ impl SumTree {
         if smallest.is_finite() { smallest } else { 0.0 }
     }
 
-    /// Sets the leaves from `first` on to `weights`, each finite and >= 0. Takes O(n + log len) for n weights.
+    /// Sets the leaves from `first` on, each finite. Takes O(n + log len) for n weights.
     pub fn set_run(&mut self, first: usize, weights: impl ExactSizeIterator<Item = f32>) {
         let mut nodes = first / WIDTH..(first + weights.len()).div_ceil(WIDTH);
         if nodes.is_empty() {
@@ -80,6 +130,8 @@ impl SumTree {
         for (leaf, weight) in leaves.iter_mut().zip(weights) {
             self.positive -= usize::from(*leaf > 0.0);
             self.positive += usize::from(weight > 0.0);
+            self.drawable -= usize::from(is_drawable(*leaf));
+            self.drawable += usize::from(is_drawable(weight));
             *leaf = weight;
         }
         for level in 0..self.sums.len() {
@@ -90,15 +142,19 @@ impl SumTree {
         }
     }
 
-    /// Sets scattered leaves, each weight finite and >= 0; the last weight of a leaf counts. Takes O(n log len), less where
-    /// leaves share sums.
-    pub fn set_many(&mut self, leaves: &[u32], weights: &[f32]) {
+    /// Sets scattered leaves, each finite; the last number for a leaf counts. Returns whether one can be drawn now that could
+    /// not, or the other way round. Takes O(n log len), less where leaves share sums.
+    pub fn set_many(&mut self, leaves: &[u32], weights: &[f32]) -> bool {
+        let mut switched = false;
         prefetch(&self.leaves, leaves.iter().copied());
         let mut nodes = Vec::with_capacity(leaves.len());
         for (&leaf, &weight) in leaves.iter().zip(weights) {
             let old = std::mem::replace(&mut self.leaves[leaf as usize], weight);
             self.positive -= usize::from(old > 0.0);
             self.positive += usize::from(weight > 0.0);
+            self.drawable -= usize::from(is_drawable(old));
+            self.drawable += usize::from(is_drawable(weight));
+            switched |= is_drawable(old) != is_drawable(weight);
             nodes.push(leaf / WIDTH as u32);
         }
         for level in 0..self.sums.len() {
@@ -114,11 +170,12 @@ impl SumTree {
                 *node /= WIDTH as u32;
             }
         }
+        switched
     }
 
     fn refresh(&mut self, level: usize, node: usize) {
         self.sums[level][node] = match level {
-            0 => groups(&self.leaves.as_chunks().0[node], |&weight| f64::from(weight)),
+            0 => groups(&self.leaves.as_chunks().0[node], |&leaf| drawn(leaf)),
             _ => groups(&self.sums[level - 1].as_chunks().0[node], |&sum| sum),
         }
         .iter()
@@ -135,7 +192,7 @@ impl SumTree {
         for sums in self.sums.iter().rev().skip(1) {
             descend_all(sums.as_chunks().0, found, targets, |&sum| sum);
         }
-        descend_all(self.leaves.as_chunks().0, found, targets, |&weight| f64::from(weight));
+        descend_all(self.leaves.as_chunks().0, found, targets, |&leaf| drawn(leaf));
     }
 }
 

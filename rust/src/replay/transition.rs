@@ -1,17 +1,24 @@
 //! Draws of transitions, and the arrays of a sample.
 
-use rand::Rng;
-
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
+use crate::replay::age_order::AgeOrder;
+use crate::replay::draw::{Drawn, TooFew};
 use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::mapped_array::prefetch;
 use crate::replay::memory::Memory;
+use crate::replay::sampler::Sampler;
+use crate::replay::sampling_index::{ClosedEpisodes, SamplingIndex};
 use crate::replay::settings::FramePadding;
 use crate::spec::{FIELDS, Field};
 
 /// Bytes that a draw needs per row, at most.
 pub const DRAW_BYTES_PER_ROW: usize = 64;
+
+/// Why nothing can be drawn in proportion to weights that are all 0.
+pub(super) const ALL_WEIGHTS_ZERO: &str = "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
+         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
+         close_episode(do_update_weight=False) weighs by init_w alone";
 
 /// Rows gathered together, whose records fit into the first-level cache.
 const TOGETHER: usize = 64;
@@ -25,30 +32,106 @@ pub struct Draws {
     pub next: Vec<u32>,
     /// Weight of each prev.
     pub weights: Vec<f32>,
-    /// Sum of all weights at the draw.
+    /// How often each prev has been drawn, with this time; empty without `max_times_sampled`.
+    pub times: Vec<u32>,
+    /// The sampler that they were drawn by.
+    pub sampler: Sampler,
+    /// Sum of all weights before the draw.
     pub total: f64,
+    /// Drawable entries before the draw.
+    pub drawable: usize,
+    /// Drawable entries with a weight above 0 before the draw.
+    pub sampleable: usize,
+}
+
+impl Draws {
+    /// The share of learners' batches that is drawn from a cache of these: the sum of weights, or under samplers that do not
+    /// look at weights the number of drawable entries, or 1 where an order decides.
+    pub fn share(&self) -> f64 {
+        match self.sampler {
+            Sampler::Prioritized | Sampler::Stratified => self.total,
+            Sampler::Uniform => self.drawable as f64,
+            Sampler::Fifo | Sampler::Lifo | Sampler::Highest | Sampler::Lowest => 1.0,
+        }
+    }
+
+    /// The chance of each prev to be drawn: weight / sum of weights, 1 / number of drawable entries for
+    /// [`Sampler::Uniform`], 1 where an order decides.
+    pub fn probabilities(&self) -> impl ExactSizeIterator<Item = f64> {
+        let of = |&weight| self.sampler.probability(weight, self.total, self.drawable);
+        self.weights.iter().map(of)
+    }
 }
 
 impl Memory {
-    /// Draws `count` transitions with replacement, each with probability weight / sum of weights. Fails with
-    /// [`Error::State`] and the reason when nothing can be drawn. Takes O(count log `max_step`).
+    /// Draws `count` transitions by the sampler of the settings, as [`Self::draw_by`] does.
     pub fn draw(&mut self, count: usize) -> Result<Draws> {
-        self.check_drawable()?;
+        self.draw_by(self.settings.sampler, count)
+    }
+
+    /// Draws `count` transitions. Fails with [`Error::TooFew`] and the reason when there are too few to draw; nothing is
+    /// counted then. Takes O(count log `max_step`), by highest and lowest weights O(`max_step`).
+    pub fn draw_by(&mut self, sampler: Sampler, count: usize) -> Result<Draws> {
+        let mut index = std::mem::replace(&mut self.index, SamplingIndex::none());
+        let drawn = self.draw_from(&mut index, sampler, count);
+        self.index = index;
+        drawn
+    }
+
+    /// Draws from an index over this memory's entries, the memory's own or a view's.
+    pub(super) fn draw_from(
+        &mut self,
+        index: &mut SamplingIndex,
+        sampler: Sampler,
+        count: usize,
+    ) -> Result<Draws> {
+        self.check_index(index, sampler)?;
         check_allocatable(count.saturating_mul(DRAW_BYTES_PER_ROW))?;
-        let total = self.weight_sum();
-        let mut targets: Vec<f64> = (0..count).map(|_| uniform(&mut self.rng) * total).collect();
-        let mut prev = Vec::new();
-        self.tree.find(&mut targets, &mut prev);
+        let (total, drawable) = (index.weight_sum(), index.num_drawable());
+        let sampleable = index.num_sampleable();
+        if SamplingIndex::needs_age_order(sampler) {
+            self.make_age_order();
+        }
+        let none = AgeOrder::default();
+        let age = self.age.as_ref().unwrap_or(&none);
+        let closed = ClosedEpisodes { episodes: &self.episodes, closed: &self.closed, age };
+        let drawn = index.draw(sampler, count, &closed, &mut self.rng)?;
+        let Drawn { slots: prev, times } = drawn.map_err(|TooFew(have)| {
+            Error::TooFew(format!(
+                "too few entries for sampler='{sampler}': need {count}, have {have}"
+            ))
+        })?;
+        self.count_used_up(&times);
         let refs: &[u64] = &self.entry_refs;
         prefetch(refs, prev.iter().copied());
         let next = prev.iter().map(|&slot| self.later(refs, slot)).collect();
-        let weights = self.tree.weights(&prev);
-        Ok(Draws { prev, next, weights, total })
+        let weights = index.tree.weights(&prev);
+        Ok(Draws { prev, next, weights, times, sampler, total, drawable, sampleable })
     }
 
-    /// Fails with [`Error::State`] and the reason when nothing can be drawn.
-    pub fn check_drawable(&self) -> Result<()> {
-        if self.num_sampleable() > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
+    pub(super) fn make_age_order(&mut self) {
+        if self.age.is_some() {
+            return;
+        }
+        let mut age = AgeOrder::default();
+        for episode in self.closed_episodes() {
+            for extent in episode.extents() {
+                age.append(extent.run);
+            }
+        }
+        self.age = Some(age);
+    }
+
+    /// Fails with [`Error::TooFew`] and the reason when nothing can be drawn.
+    pub fn check_drawable(&self, sampler: Sampler) -> Result<()> {
+        self.check_index(&self.index, sampler)
+    }
+
+    fn check_index(&self, index: &SamplingIndex, sampler: Sampler) -> Result<()> {
+        self.check_growing(sampler)?;
+        let weighted = sampler.is_weighted();
+        let count = if weighted { index.num_sampleable() } else { index.num_drawable() };
+        if count > 0 { Ok(()) } else { Err(Error::TooFew(self.why_nothing(index))) }
     }
 
     /// The slot of the `next` of the entry in a slot.
@@ -70,7 +153,7 @@ impl Memory {
         (&self.episodes[entry.index()], entry.step())
     }
 
-    fn why_nothing(&self) -> String {
+    fn why_nothing(&self, index: &SamplingIndex) -> String {
         if self.closed.is_empty() && self.growing().next().is_none() {
             return "nothing to sample: no episode has been closed yet".into();
         }
@@ -86,10 +169,14 @@ impl Memory {
                  least {needed} entries, the longest has {longest}"
             );
         }
-        "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
-         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
-         close_episode(do_update_weight=False) weighs by init_w alone"
-            .into()
+        if index.limit() > 0 && index.num_drawable() == 0 {
+            return format!(
+                "nothing to sample: need at least 1 entry, have 0 that were drawn less often than \
+                 max_times_sampled={} and whose initial weight is above 0",
+                index.limit()
+            );
+        }
+        ALL_WEIGHTS_ZERO.into()
     }
 
     /// Copies one field of the entries in `slots` into `out`; the state with the `frame_stack - 1` states before it, oldest
@@ -136,7 +223,7 @@ impl Memory {
     /// Copies the fields of a batch, prev's and then next's, each into its part; parts of fields that are left out are
     /// empty.
     pub fn gather_all(&self, draws: &Draws, parts: &mut [&mut [u8]]) {
-        // Few rows at a time, so that records that one field brought into the cache are there for the others.
+        // Few rows at a time, so that records read for one field are still in the cache for the others.
         for first in (0..draws.prev.len()).step_by(TOGETHER) {
             let rows = first..draws.prev.len().min(first + TOGETHER);
             self.storage.prefetch(&draws.prev[rows.clone()]);
@@ -251,9 +338,4 @@ impl<'a> Powers<'a> {
         }
         &self.made[exponent * dims..][..dims]
     }
-}
-
-/// A uniform number in [0, 1) with 53 random bits.
-pub(super) fn uniform(rng: &mut impl Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }

@@ -151,10 +151,11 @@ impl TransitionWriter {
     ///
     /// Returns false, and adds nothing, where the memory stacks frames and those of a transition do not overlap. Of a last
     /// observation after which nothing is estimated, only the newest frame is kept, so it need not overlap. Fails with
-    /// [`Error::Value`] for a reward that is not finite, with [`Error::State`] when open episodes leave no room.
+    /// [`Error::Value`] for a reward that is not finite or a memory that [`Memory::check_can_grow`] refuses, with [`Error::State`] when open episodes leave no room.
     pub fn add(&mut self, memory: &mut Memory, given: Transitions<'_>) -> Result<bool> {
         let envs = self.streams.len();
         let stack = memory.settings().frame_stack;
+        memory.check_can_grow()?;
         check_rewards(given.rewards, envs)?;
         let frame = memory.spec()[Field::State].nbytes();
         let shown = frame * stack;
@@ -211,7 +212,7 @@ impl TransitionWriter {
                 stream.finish(memory, !truncated)?;
             }
         }
-        memory.draw_from(&self.slots);
+        memory.make_drawable(&self.slots);
         self.added += 1;
         Ok(true)
     }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use cogrs::error::Error;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
-use cogrs::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
+use cogrs::replay::sampler::Sampler;
+use cogrs::replay::settings::{FLAGS, FramePadding, NewPriority, Remover, Settings};
 use cogrs::spec::{EntrySpec, FIELDS, FieldSpec};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -28,8 +29,13 @@ fn settings(dims: usize) -> impl Strategy<Value = Settings> {
         float().prop_map(NewPriority::Number)
     ];
     let floats = (float(), float(), float(), vec(float(), dims), vec(float(), dims));
-    (numbers, floats, priority, any::<[bool; FLAGS]>(), select(&FramePadding::ALL[..])).prop_map(
-        |(numbers, floats, new_priority, cache_flags, frame_padding)| Settings {
+    let draws = (select(&Sampler::ALL[..]), 0..=2_u32, select(&Remover::ALL[..]));
+    let flags = any::<[bool; FLAGS]>();
+    (numbers, floats, priority, flags, select(&FramePadding::ALL[..]), draws).prop_map(
+        |(numbers, floats, new_priority, cache_flags, frame_padding, draws)| Settings {
+            sampler: draws.0,
+            max_times_sampled: draws.1,
+            remover: draws.2,
             frame_stack: numbers.0 as usize,
             multi_step: numbers.1 as usize,
             cache_size: numbers.2 as usize,
@@ -43,6 +49,7 @@ fn settings(dims: usize) -> impl Strategy<Value = Settings> {
             cache_flags,
             new_priority,
             frame_padding,
+            ..Settings::new(0)
         },
     )
 }
@@ -69,7 +76,7 @@ fn episode(dims: usize) -> impl Strategy<Value = Episode> {
     )
 }
 
-/// A header as files have it, in the order in which it is written, and the largest weight.
+/// A header as files have it, in the order in which it is written.
 #[derive(Debug, Serialize)]
 struct Header {
     little_endian: bool,
@@ -82,6 +89,7 @@ struct Header {
     settings: Vec<Settings>,
     episodes: Vec<Episode>,
     largest: f64,
+    parts: Vec<(String, Vec<u8>)>,
 }
 
 fn header() -> impl Strategy<Value = Header> {
@@ -103,6 +111,7 @@ fn header() -> impl Strategy<Value = Header> {
                 settings: parts.0,
                 episodes: parts.1,
                 largest: parts.2.max(1.0),
+                parts: Vec::new(),
             }
         })
     })
@@ -111,7 +120,7 @@ fn header() -> impl Strategy<Value = Header> {
 /// A file with a header, and with the entries that it speaks of, unless those are too many.
 fn file(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = b"cogrs-rm".to_vec();
-    bytes.extend(4_u32.to_le_bytes());
+    bytes.extend(5_u32.to_le_bytes());
     bytes.extend((header.len() as u64).to_le_bytes());
     bytes.extend(header);
     bytes.extend(crc32fast::hash(header).to_le_bytes());
@@ -137,7 +146,7 @@ fn check_file(path: &Path) -> TestCaseResult {
     let again = path.with_extension("again");
     save(&memory, 7, &again).unwrap();
     prop_assert!(CheckpointFile::open(&again).is_ok_and(|saved| saved.load(true).is_ok()));
-    memory.set_settings(Settings::new(memory.spec().reward_dims()));
+    memory.set_settings(Settings::new(memory.spec().reward_dims())).unwrap();
     use_memory(&mut memory)?;
     memory.clear();
     prop_assert_eq!(memory.num_entry(), 0);
@@ -146,8 +155,11 @@ fn check_file(path: &Path) -> TestCaseResult {
 
 fn use_memory(memory: &mut Memory) -> TestCaseResult {
     prop_assert!(memory.weight_sum() >= 0.0);
-    if memory.check_drawable().is_ok() {
-        prop_assert!(memory.draw(10).is_ok());
+    for sampler in Sampler::ALL {
+        match memory.draw_by(sampler, 3) {
+            Ok(draws) => prop_assert_eq!(draws.prev.len(), 3),
+            Err(error) => prop_assert!(matches!(error, Error::TooFew(_)), "{}", error),
+        }
     }
     let open = memory.open();
     memory.abort(open).unwrap();
@@ -160,7 +172,10 @@ fn checkpoints(time: Duration) {
     let changes = vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..3);
     fuzz(&(header(), any::<u8>(), changes), time, |(header, fill, changes)| {
         let entries: u64 = header.episodes.iter().map(|episode| u64::from(episode.length)).sum();
-        let row = EntrySpec::new(header.fields.clone()).map_or(0, |spec| spec.entry_size() + 8);
+        let counted = header.settings.first().is_some_and(|first| first.max_times_sampled > 0);
+        let beside = if counted { 12 } else { 8 };
+        let row =
+            EntrySpec::new(header.fields.clone()).map_or(0, |spec| spec.entry_size() + beside);
         let bytes = entries.saturating_mul(row as u64).min(MOST);
         let mut written = postcard::to_stdvec(&header).unwrap();
         for (at, byte, change) in changes {
@@ -238,6 +253,7 @@ fn file_of(serials: &[u64]) -> Vec<u8> {
         settings: vec![Settings::new(1)],
         episodes: episodes.collect(),
         largest: 1.0,
+        parts: Vec::new(),
     };
     let payload = vec![0; (spec.entry_size() + 8) * serials.len()];
     file(&postcard::to_stdvec(&header).unwrap(), &payload)

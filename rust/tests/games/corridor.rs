@@ -5,7 +5,7 @@ use cogrs::games::{Action, BuiltinGame, Game, GameSpec, Outcome, float32};
 
 const CELLS: usize = 5;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Corridor {
     cell: usize,
 }

@@ -85,7 +85,7 @@ proptest! {
     #[test]
     fn seeds_and_actions_determine_episodes(seed in 0..u64::MAX - 3, limit in 1..60_u64) {
         for name in GameFactory::names() {
-            let kind = GameFactory::new(name, limit).unwrap();
+            let kind = GameFactory::new(name, limit, &[]).unwrap();
             let (mut fresh, mut used) = (kind.game(), kind.game());
             check_spec(&kind.spec());
             prop_assert_eq!(kind.spec().max_steps, limit);
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn invalid_action_changes_nothing(seed: u64, wrong in prop_oneof![i64::MIN..0, 7..i64::MAX]) {
         for name in GameFactory::names() {
-            let kind = GameFactory::new(name, 10).unwrap();
+            let kind = GameFactory::new(name, 10, &[]).unwrap();
             let (mut game, spec) = (kind.game(), kind.spec());
             game.reset(seed);
             let before = seen(&*game, &spec);
@@ -125,7 +125,7 @@ proptest! {
             ("pendulum", &[1.0, 1.0, 8.0]),
         ];
         for (name, bounds) in bounds {
-            let kind = GameFactory::new(name, 300).unwrap();
+            let kind = GameFactory::new(name, 300, &[]).unwrap();
             for (state, _) in episodes(&mut *kind.game(), &kind.spec(), seed, 300) {
                 let parts = state[0].as_chunks().0.iter().map(|part| f32::from_ne_bytes(*part));
                 for (part, &bound) in parts.zip(bounds) {
@@ -137,7 +137,7 @@ proptest! {
 
     #[test]
     fn ball_is_caught_by_the_paddle_below_it(seed: u64, actions in prop::collection::vec(0..3_i64, 9)) {
-        let kind = GameFactory::new("catch", 9).unwrap();
+        let kind = GameFactory::new("catch", 9, &[]).unwrap();
         let mut game = kind.game();
         game.reset(seed);
         let board = |game: &dyn Game| seen(game, &kind.spec()).remove(0);
@@ -156,12 +156,116 @@ proptest! {
     }
 }
 
+/// Options of a game, by name.
+fn options(given: &[(&str, f64)]) -> Vec<(String, f64)> {
+    given.iter().map(|&(name, value)| (name.into(), value)).collect()
+}
+
+fn floats(game: &dyn Game, spec: &GameSpec) -> Vec<f32> {
+    seen(game, spec)[0].as_chunks().0.iter().map(|part| f32::from_ne_bytes(*part)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn junction_of_the_tmaze_pays_by_the_cue_of_the_first_state(
+        seed: u64, length in 1..30_u32, noise in 0.0..=1.0, actions in prop::collection::vec(0..3_i64, 120),
+    ) {
+        let given = options(&[("length", length.into()), ("noise", noise)]);
+        let kind = GameFactory::new("tmaze", 500, &given).unwrap();
+        let (mut game, spec) = (kind.game(), kind.spec());
+        game.reset(seed);
+        let goal = match floats(&*game, &spec)[..] {
+            [1.0, 1.0, 0.0] => 0,
+            [0.0, 1.0, 1.0] => 2,
+            ref other => panic!("{other:?} is not a cue"),
+        };
+        let mut cell = 0;
+        for action in actions {
+            let over = cell == length && action != 1;
+            let reward = if !over { 0.0 } else if action == goal { 1.0 } else { -1.0 };
+            let outcome = act(&mut *game, action).unwrap();
+            prop_assert_eq!(outcome, Outcome { reward, terminated: over, truncated: false });
+            if over {
+                break;
+            }
+            cell = (cell + u32::from(action == 1)).min(length);
+            let shown = floats(&*game, &spec);
+            if cell == length {
+                prop_assert_eq!(shown, [0.0, 1.0, 0.0]);
+            } else {
+                let lowest = 1.0 - noise as f32;
+                prop_assert!(shown[1] == 0.0 && [shown[0], shown[2]].iter().all(|&part| lowest <= part && part <= 1.0));
+            }
+        }
+    }
+
+    #[test]
+    fn repeat_previous_pays_for_the_suit_shown_k_steps_before(
+        seed: u64, num_decks in 1..4_usize, share in 0.0..1.0, actions in prop::collection::vec(0..4_i64, 155),
+    ) {
+        let cards = 52 * num_decks;
+        let k = 1 + (share * (cards - 2) as f64) as usize;
+        let given = options(&[("num_decks", num_decks as f64), ("k", k as f64)]);
+        let kind = GameFactory::new("repeat_previous", 1000, &given).unwrap();
+        let (mut game, spec) = (kind.game(), kind.spec());
+        game.reset(seed);
+        let suit = |game: &dyn Game| floats(game, &spec).iter().position(|&part| part == 1.0).unwrap();
+        let mut suits = vec![suit(&*game)];
+        let mut total = 0.0;
+        for &action in &actions[..cards - 1] {
+            let paid = match suits.len().checked_sub(k + 1) {
+                None => 0.0,
+                Some(at) if suits[at] == action as usize => 1.0 / (cards - 1 - k) as f32,
+                Some(_) => -1.0 / (cards - 1 - k) as f32,
+            };
+            let outcome = act(&mut *game, action).unwrap();
+            suits.push(suit(&*game));
+            let terminated = suits.len() == cards;
+            prop_assert_eq!(outcome, Outcome { reward: paid, terminated, truncated: false });
+            total += paid;
+        }
+        prop_assert!(total.abs() < 1.0 + 1e-5);
+        for each in 0..4 {
+            prop_assert_eq!(suits.iter().filter(|&&suit| suit == each).count(), 13 * num_decks);
+        }
+    }
+}
+
+#[test]
+fn wrong_option_of_a_game_is_refused_by_name() {
+    let refused = |game, given: &[(&str, f64)]| {
+        GameFactory::new(game, 1, &options(given)).err().unwrap().to_string()
+    };
+    assert_eq!(
+        refused("tmaze", &[("length", 0.0)]),
+        "length: expected an integer from 1 to 4294967295, got 0"
+    );
+    assert_eq!(
+        refused("tmaze", &[("length", f64::NAN)]),
+        "length: expected an integer from 1 to 4294967295, got NaN"
+    );
+    assert_eq!(
+        refused("tmaze", &[("noise", -0.5)]),
+        "noise: expected a number from 0 to 1, got -0.5"
+    );
+    assert_eq!(
+        refused("repeat_previous", &[("k", 104.0), ("num_decks", 2.0)]),
+        "k: expected an integer from 1 to 102 for num_decks=2, got 104"
+    );
+    for game in GameFactory::names() {
+        let text = refused(game, &[("size", 1.0)]);
+        assert_eq!(text, "options: expected options that the game has, got \"size\"");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn four_in_a_line_win_as_on_a_plain_board(columns in prop::collection::vec(0..7_usize, 42 * 6)) {
-        let kind = GameFactory::new("connect_four", 42).unwrap();
+        let kind = GameFactory::new("connect_four", 42, &[]).unwrap();
         let (mut game, mut board) = (kind.game(), Board::default());
         game.reset(0);
         for column in columns {
@@ -201,7 +305,7 @@ const DRAW: [i64; 42] = [
 
 #[test]
 fn full_board_is_a_draw() {
-    let kind = GameFactory::new("connect_four", 42).unwrap();
+    let kind = GameFactory::new("connect_four", 42, &[]).unwrap();
     let mut game = kind.game();
     game.reset(0);
     for (at, column) in (1..).zip(DRAW) {
@@ -213,10 +317,10 @@ fn full_board_is_a_draw() {
 
 #[test]
 fn unknown_game_and_limit_of_zero_are_refused() {
-    let error = GameFactory::new("chess", 1).unwrap_err().to_string();
+    let error = GameFactory::new("chess", 1, &[]).err().unwrap().to_string();
     assert!(error.starts_with("game: expected one of [\"acrobot\", \"cartpole\""), "{error}");
     assert!(error.ends_with("got \"chess\""), "{error}");
-    let error = GameFactory::new("catch", 0).unwrap_err().to_string();
+    let error = GameFactory::new("catch", 0, &[]).err().unwrap().to_string();
     assert_eq!(error, "max_episode_steps: expected an integer >= 1, got 0");
 }
 
@@ -246,7 +350,7 @@ fn game_of_the_documentation_is_valid() {
 fn games_stepped_together_equal_games_stepped_alone() {
     const COUNT: usize = 7;
     for name in GameFactory::names() {
-        let kind = GameFactory::new(name, 30).unwrap();
+        let kind = GameFactory::new(name, 30, &[]).unwrap();
         let (spec, mut game_batch) = (kind.spec(), kind.game_batch(COUNT));
         let mut alone: Vec<_> = (0..COUNT).map(|_| kind.game()).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -284,7 +388,7 @@ fn games_stepped_together_equal_games_stepped_alone() {
 
 #[test]
 fn games_before_an_invalid_action_have_stepped() {
-    let kind = GameFactory::new("cartpole", 30).unwrap();
+    let kind = GameFactory::new("cartpole", 30, &[]).unwrap();
     let mut game_batch = kind.game_batch(4);
     (0..4).for_each(|at| game_batch.reset(at, 1));
     let places: Vec<_> = (0..4).map(|at| GameItem { at, item: at }).collect();

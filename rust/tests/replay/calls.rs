@@ -1,6 +1,7 @@
 //! Random calls of a memory, valid ones and some that must be refused.
 
-use cogrs::replay::settings::{FramePadding, NewPriority};
+use cogrs::replay::sampler::Sampler;
+use cogrs::replay::settings::{FramePadding, NewPriority, Remover};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -19,7 +20,7 @@ pub enum Call {
     Set(Change),
     Priority(Vec<(Pick, f64)>, bool),
     Reward(Pick, [f32; DIMS]),
-    Draw(usize),
+    Draw(Sampler, usize),
 }
 
 /// The flaw of the last of some new entries.
@@ -52,6 +53,8 @@ pub enum Change {
     New(NewPriority),
     Epsilon(f64),
     Padding(FramePadding),
+    Limit(u32),
+    Remover(Remover),
 }
 
 #[derive(Debug, Clone)]
@@ -104,6 +107,8 @@ fn changes() -> impl Strategy<Value = Change> {
         1 => select(vec![0.0, 0.5]).prop_map(Change::Epsilon),
         2 => select(vec![FramePadding::None, FramePadding::Repeat, FramePadding::Zero])
             .prop_map(Change::Padding),
+        2 => select(vec![0, 1, 2, 3, 255, 256]).prop_map(Change::Limit),
+        2 => select(&Remover::ALL[..]).prop_map(Change::Remover),
     ]
 }
 
@@ -144,6 +149,7 @@ pub fn calls(most: usize) -> impl Strategy<Value = Call> {
         8 => (vec((picks(), priority), 0..8), any::<bool>())
             .prop_map(|(updates, absolute)| Call::Priority(updates, absolute)),
         8 => (picks(), delta).prop_map(|(pick, delta)| Call::Reward(pick, delta)),
-        12 => (0..=12_usize).prop_map(Call::Draw),
+        20 => (select(&Sampler::ALL[..]), 0..=12_usize)
+            .prop_map(|(sampler, count)| Call::Draw(sampler, count)),
     ]
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use cogrs::error::{Error, Result};
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
+use cogrs::replay::sampler::Sampler;
 use cogrs::spec::Field;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -151,8 +152,9 @@ proptest! {
             std::fs::write(&path, &bytes).unwrap();
             match load(&path) {
                 Ok(mut memory) => {
-                    if memory.check_drawable().is_ok() {
-                        memory.draw(10).unwrap();
+                    for sampler in Sampler::ALL {
+                        let drawn = memory.draw_by(sampler, 3);
+                        prop_assert!(drawn.is_ok() || matches!(drawn, Err(Error::TooFew(_))));
                     }
                     readings(&memory);
                 }

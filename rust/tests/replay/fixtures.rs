@@ -50,7 +50,7 @@ pub fn new_memory(capacity: usize) -> Memory {
 pub fn set(memory: &mut Memory, change: impl FnOnce(&mut Settings)) {
     let mut settings = Settings::clone(memory.settings());
     change(&mut settings);
-    memory.set_settings(settings);
+    memory.set_settings(settings).unwrap();
 }
 
 /// The written fields of entries, each from the first entry to the last.

@@ -29,6 +29,8 @@ pub struct Entry {
     pub base: f32,
     /// The weight with which it is drawn inside the borders.
     pub weight: f32,
+    /// How often it was drawn under a limit.
+    pub times: u32,
 }
 
 impl Entry {
@@ -47,6 +49,7 @@ impl Entry {
             info: -(number as i64) - 1,
             base: [0.0, 0.5, 1.0, 3.0][(mixed >> 60) as usize % 4],
             weight: 0.0,
+            times: 0,
         }
     }
 
@@ -119,7 +122,7 @@ impl Episode {
     }
 
     /// Whether a stack ends and a transition begins at `step`.
-    fn inside(&self, step: usize, settings: &Settings) -> bool {
+    pub fn inside(&self, step: usize, settings: &Settings) -> bool {
         let padded = settings.frame_padding != FramePadding::None;
         let stacked = padded || step + 1 >= settings.frame_stack;
         stacked && self.next(step, settings.multi_step).is_some()
@@ -190,6 +193,7 @@ impl Episode {
                 info: info.unwrap_or(0),
                 base: 0.0,
                 weight: 0.0,
+                times: 0,
             });
         }
         made.ending = Some((how.clone(), settings.clone()));
@@ -255,7 +259,8 @@ impl Model {
             return Err(Refusal::State);
         }
         while self.used() + count > self.capacity {
-            self.closed.pop_front();
+            let gone = self.victim(self.closed.len());
+            self.closed.remove(gone);
         }
         Ok(())
     }
@@ -305,7 +310,8 @@ impl Model {
         while self.settings.max_episode > 0 && self.closed.len() > self.settings.max_episode {
             let newest = self.closed.len() - 1;
             let empty = |at: &usize| self.closed[*at].entries.is_empty();
-            let oldest_empty = (0..newest).find(empty).unwrap_or(0);
+            let oldest_empty = (0..newest).find(empty);
+            let oldest_empty = oldest_empty.unwrap_or_else(|| self.victim(newest));
             let gone = if empty(&newest) { newest } else { oldest_empty };
             self.closed.remove(gone);
         }
@@ -324,16 +330,8 @@ impl Model {
 
     /// Of the entries that could be drawn, how many there are and how many have weight 0.
     pub fn drawable(&self) -> (usize, usize) {
-        let mut counts = (0, 0);
-        for episode in &self.closed {
-            for (step, entry) in episode.entries.iter().enumerate() {
-                if episode.inside(step, &self.settings) && entry.base > 0.0 {
-                    counts.0 += 1;
-                    counts.1 += usize::from(entry.weight <= 0.0);
-                }
-            }
-        }
-        counts
+        let drawables = self.drawables();
+        (drawables.len(), drawables.iter().filter(|entry| entry.weight <= 0.0).count())
     }
 
     pub fn abort(&mut self, serial: u64) -> Result<(), Refusal> {
@@ -353,14 +351,15 @@ impl Model {
         Some((episode, (id - episode.first_id) as usize))
     }
 
-    fn find_mut(&mut self, id: u64) -> Option<&mut Episode> {
+    pub fn find_mut(&mut self, id: u64) -> Option<&mut Episode> {
         self.closed.iter_mut().chain(&mut self.open).find(|episode| episode.holds(id))
     }
 
     /// The weight with which an entry is drawn now.
     pub fn drawn_weight(&self, episode: &Episode, step: usize) -> f32 {
-        let drawn = episode.ending.is_some() && episode.inside(step, &self.settings);
-        if drawn { episode.entries[step].weight } else { 0.0 }
+        let entry = &episode.entries[step];
+        let inside = episode.ending.is_some() && episode.inside(step, &self.settings);
+        if inside && !self.is_used_up(entry) { entry.weight } else { 0.0 }
     }
 
     /// Returns how many ids are gone.

@@ -8,6 +8,7 @@ use cogrs::replay::closing::{CloseOptions, FinalEntry};
 use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::drawable::ZeroWeights;
 use cogrs::replay::memory::Memory;
+use cogrs::replay::sampler::Sampler;
 use cogrs::replay::settings::FramePadding;
 use cogrs::replay::transition::Draws;
 use cogrs::spec::Field;
@@ -53,7 +54,7 @@ impl Pair {
             Call::Set(change) => self.set(&change),
             Call::Priority(updates, absolute) => self.update_priority(updates, absolute),
             Call::Reward(pick, delta) => self.add_reward(&pick, delta),
-            Call::Draw(count) => self.draw(count),
+            Call::Draw(sampler, count) => self.draw(sampler, count),
             Call::Clear => {
                 self.memory.clear();
                 self.model.clear();
@@ -198,12 +199,14 @@ impl Pair {
             Change::New(value) => settings.new_priority = value,
             Change::Epsilon(value) => settings.priority_epsilon = value,
             Change::Padding(value) => settings.frame_padding = value,
+            Change::Remover(value) => settings.remover = value,
+            Change::Limit(value) => self.model.set_limit(value),
             Change::Return(lambda, gamma) => {
                 settings.mix_lambda = lambda;
                 settings.discount_factor = gamma.into();
             }
         }
-        self.memory.set_settings(settings.clone());
+        self.memory.set_settings(self.model.settings.clone()).unwrap();
     }
 
     fn update_priority(&mut self, updates: Vec<(Pick, f64)>, absolute: bool) {
@@ -225,13 +228,32 @@ impl Pair {
         }
     }
 
-    fn draw(&mut self, count: usize) {
-        let sampleable = self.memory.num_sampleable();
-        let expected = if sampleable > 0 { Ok(()) } else { Err(Refusal::State) };
-        let Some((draws, ())) = same(self.memory.draw(count), expected) else { return };
+    fn draw(&mut self, sampler: Sampler, count: usize) {
+        let expected = self.model.can_draw(sampler, count);
+        let before = self.model.drawables();
+        let total = self.memory.weight_sum();
+        let Some((draws, ())) = same(self.memory.draw_by(sampler, count), expected) else { return };
         assert_eq!(draws.prev.len(), count);
-        assert_eq!(draws.total, self.memory.weight_sum());
+        let given = ids(&self.memory, &draws.prev);
+        assert!(given.iter().all(|id| before.iter().any(|entry| entry.id == *id)));
+        if let Some(expected) = self.model.ordered(sampler, count) {
+            assert_eq!(given, expected);
+        }
+        let limit = self.model.settings.max_times_sampled;
+        assert!(sampler != Sampler::Stratified || limit > 0 || self.model.are_stratified(&given));
+        for (&weight, probability) in draws.weights.iter().zip(draws.probabilities()) {
+            let expected = match sampler {
+                Sampler::Uniform => 1.0 / before.len() as f64,
+                _ if sampler.is_weighted() => f64::from(weight) / total,
+                _ => 1.0,
+            };
+            assert_eq!(probability, expected);
+            assert!(weight > 0.0 || !sampler.is_weighted());
+        }
         self.compare_draws(&draws);
+        let times = if limit > 0 { self.model.count(&given) } else { Vec::new() };
+        assert!(times.iter().all(|&times| times <= limit));
+        assert_eq!(draws.times, times);
     }
 
     fn compare_draws(&self, draws: &Draws) {
@@ -241,7 +263,6 @@ impl Pair {
         for ((&prev, &next), &weight) in prev.iter().zip(&next).zip(&draws.weights) {
             let (episode, step) = self.model.find(prev).unwrap();
             assert_close(weight, self.model.drawn_weight(episode, step));
-            assert!(weight > 0.0);
             let ahead = episode.next(step, steps).unwrap();
             assert_eq!(next, prev + (ahead - step) as u64);
             terminated.push(episode.terminates_at(ahead));
@@ -305,6 +326,7 @@ impl Pair {
         assert!((memory.weight_sum() - sum).abs() <= sum * 1e-12);
         assert_eq!(memory.num_sampleable(), positive.len());
         let (drawable, zero) = model.drawable();
+        assert_eq!(memory.num_drawable(), drawable);
         assert_eq!(memory.zero_weights(), ZeroWeights { zero, drawable });
         assert_eq!(memory.min_weight(), positive.into_iter().reduce(f32::min).unwrap_or(0.0));
     }
@@ -313,7 +335,7 @@ impl Pair {
 /// The results of both, or None when both refused for the same reason.
 fn same<T: Debug, U: Debug>(got: Result<T, Error>, expected: Result<U, Refusal>) -> Option<(T, U)> {
     let got = got.map_err(|error| match error {
-        Error::State(_) => Refusal::State,
+        Error::State(_) | Error::TooFew(_) => Refusal::State,
         Error::Value { .. } => Refusal::Value,
         other => panic!("{other}"),
     });

@@ -1,7 +1,11 @@
 //! Transitions of several environments, written into a memory, against a list of them.
 
 use cogrs::replay::memory::Memory;
+use cogrs::replay::rate_limiter::RateLimiter;
+use cogrs::replay::sampler::Sampler;
+use cogrs::replay::settings::Remover;
 use cogrs::replay::transition_writer::{Drawn, TransitionWriter, Transitions};
+use cogrs::replay::view::ViewSettings;
 use cogrs::spec::{EntrySpec, Field, FieldSpec};
 use proptest::prelude::*;
 
@@ -45,7 +49,7 @@ impl Shape {
         let slots = self.capacity + self.piece + 2 * (self.stack + self.steps) + 4;
         let mut memory = memory_of(spec.unwrap(), self.envs * slots, 1);
         set(&mut memory, |settings| {
-            settings.priority_exponent = 0.0;
+            settings.sampler = Sampler::Uniform;
             settings.frame_stack = self.stack;
             settings.multi_step = self.steps;
             settings.discount_factor = vec![GAMMA];
@@ -130,8 +134,8 @@ fn place(action: &[u8]) -> (usize, usize) {
     (action / 100_000, action % 100_000)
 }
 
-fn check_draws(memory: &mut Memory, added: &Added, rows: usize) {
-    let draws = memory.draw(rows).unwrap();
+fn check_draws(memory: &mut Memory, added: &Added, sampler: Sampler, rows: usize) {
+    let draws = memory.draw_by(sampler, rows).unwrap();
     let shown = FRAME * added.shape.stack;
     let mut parts = [shown, 8, shown, 4, 4, 4].map(|size| vec![0xEE_u8; size * draws.prev.len()]);
     let [states, actions, next_states, terminated, returns, discounts] = &mut parts;
@@ -151,7 +155,7 @@ fn check_held(memory: &Memory, added: &Added) {
     let shape = added.shape;
     let all = memory.all_steps();
     assert_eq!(all.prev.len(), memory.num_sampleable());
-    assert_eq!(all.prev.len(), memory.zero_weights().drawable);
+    assert_eq!(all.prev.len(), memory.num_drawable());
     let mut actions = vec![0; 8 * all.prev.len()];
     memory.gather(Field::Action, &all.prev, &mut actions);
     let mut held: Vec<(usize, usize)> = actions.chunks_exact(8).map(place).collect();
@@ -195,7 +199,9 @@ proptest! {
             added.step(chances);
             added.add_to(&mut memory, &mut writer);
             check_held(&memory, &added);
-            check_draws(&mut memory, &added, 8);
+            for sampler in [Sampler::Uniform, Sampler::Prioritized] {
+                check_draws(&mut memory, &added, sampler, 8);
+            }
             if call == finishes.index(120) && shape.steps == 1 {
                 // As before a checkpoint; with more steps it shortens the last targets.
                 writer.finish(&mut memory).unwrap();
@@ -204,7 +210,7 @@ proptest! {
         prop_assert_eq!(writer.added(), chances.len() as u64);
         memory.clear();
         prop_assert_eq!(memory.num_sampleable(), 0);
-        prop_assert_eq!(memory.zero_weights().drawable, 0);
+        prop_assert_eq!(memory.num_drawable(), 0);
     }
 }
 
@@ -276,4 +282,45 @@ fn memory_without_room_for_open_episodes_is_an_error_and_nothing_is_added() {
     };
     assert!(writer.add(&mut memory, rows).is_err());
     check_held(&memory, &added);
+}
+
+#[test]
+fn memory_with_limits_views_or_other_orders_refuses_steps_and_is_unchanged() {
+    let check = |change: fn(&mut Memory), named: &str| {
+        let shape = Shape { envs: 1, stack: 1, steps: 1, capacity: 20, piece: 20 };
+        let (mut memory, mut added) = (shape.memory(), Added::new(shape));
+        let mut writer = TransitionWriter::new(1, 20, 20, 0);
+        added.step(&[1]);
+        added.add_to(&mut memory, &mut writer);
+        change(&mut memory);
+        let before = (memory.num_entry(), memory.num_drawable(), writer.added());
+        added.step(&[1]);
+        let step = added.newest().next().unwrap();
+        let given = Transitions {
+            states: &step.state,
+            next_states: &step.next_state,
+            actions: &[0; 8],
+            rewards: &[0; 4],
+            done: &[false],
+            truncated: &[false],
+        };
+        let error = writer.add(&mut memory, given).unwrap_err().to_string();
+        assert!(error.starts_with("memory: expected one without limiter, views"), "{error}");
+        assert!(error.ends_with(&format!("got {named}")), "{error}");
+        assert_eq!((memory.num_entry(), memory.num_drawable(), writer.added()), before);
+    };
+    let limiter = |memory: &mut Memory| {
+        memory.set_limiter(Some(RateLimiter::min_size(1).unwrap())).unwrap();
+    };
+    check(limiter, "one with a limiter");
+    let view = |memory: &mut Memory| {
+        let (name, sampler) = ("other".into(), Sampler::Uniform);
+        let (priority_exponent, max_times_sampled) = (1.0, 0);
+        let settings = ViewSettings { name, priority_exponent, sampler, max_times_sampled };
+        memory.add_view(settings).unwrap();
+    };
+    check(view, "one with views");
+    check(|memory| set(memory, |s| s.max_times_sampled = 2), "max_times_sampled=2");
+    check(|memory| set(memory, |s| s.sampler = Sampler::Fifo), "sampler='fifo'");
+    check(|memory| set(memory, |s| s.remover = Remover::Lowest), "remover='lowest'");
 }

@@ -235,7 +235,7 @@ def test_process_that_hangs_is_ended() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         games.Stop()
-    assert all(worker.poll() is not None for worker in workers)
+    assert not any(worker.is_alive() for worker in workers)
 
 
 @pytest.mark.parametrize("idle", [True, False])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cogrs import GCWrapper
-from cogrs.collector.environments.process import SharedMemory
+from cogrs.collector.environments.worker_process import SharedMemory
 from cogrs.collector.games.gymnasium import ContextOptions, GameContext
 
 sealed = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux alone has seals")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[3]
-STEP_LIMITS = {"catch": 9, "connect_four": 42}
+STEP_LIMITS = {"catch": 9, "connect_four": 42, "repeat_previous": 1000, "tmaze": 500}
 PI = np.pi
 
 

@@ -154,11 +154,18 @@ class Grower:
 @pytest.mark.parametrize(
     ("params", "error", "text"),
     [
-        ({"agents": 3}, ExhaustedError, "actors: the trials that have not ended have 0, of at m"),
+        (
+            {"agents": 3},
+            ExhaustedError,
+            r"actors: expected at most 2, got 3; the trials that have not ended have 0, ",
+        ),
         ({"clients": 1, "agents": 0}, ExhaustedError, "1 trials wait for clients to join"),
         (
             {"trial_config": TrialConfig(content=bytes(1000))},
-            *(ExhaustedError, "params: the trials that have not ended have"),
+            *(
+                ExhaustedError,
+                "params: expected at most .* bytes, got .*; the trials that have not ended have",
+            ),
         ),
         ({"actors": [{"name": "x" * 1025}]}, InvalidError, r"actors\[0\]: name: expected at most"),
     ],

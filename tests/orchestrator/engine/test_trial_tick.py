@@ -9,6 +9,7 @@ import pytest
 
 from cogrs.api.common_pb2 import ObservationData
 from cogrs.api.environment_pb2 import ObservationSet
+from cogrs.orchestrator import ActorOptions
 from cogrs.orchestrator.engine.state import State
 from tests.orchestrator.world import WALL, World, observation_set
 
@@ -108,6 +109,40 @@ def test_wrong_ticks_of_the_environment_are_logged_once_and_corrected(caplog: An
     assert ticks(world) == [0, 1, 2, 3]
     (record,) = caplog.records
     assert "expected tick 1, got 11" in record.getMessage()
+
+
+def test_actors_that_delay_the_first_step_for_ten_seconds_are_named_in_the_log_once(
+    caplog: Any,
+) -> None:
+    world = World(agents=3).run()
+    world.act(a1=b"x")
+    world.clock.advance(9.9)
+    assert not caplog.records
+    world.clock.advance(100.0)
+    (record,) = caplog.records
+    text = "waits for actions of ['a0', 'a2']: set the option `observer` of actors that only watch"
+    assert text in record.getMessage()
+    assert world.trial.state is State.RUNNING
+
+
+@pytest.mark.parametrize("event", ["first step", "end of the trial"])
+def test_actors_are_not_named_in_the_log_after_the(event: str, caplog: Any) -> None:
+    world = World(agents=1).run()
+    if event == "first step":
+        world.act()
+        world.step(1)
+    else:
+        world.orchestrator.terminate(world.trial.id)
+    with caplog.at_level(logging.WARNING):
+        caplog.clear()
+        world.clock.advance(11.0)
+    assert not any("waits for actions" in text for text in caplog.messages)
+
+
+def test_trial_of_observers_only_names_no_actor_in_the_log(caplog: Any) -> None:
+    world = World(agents=1, class_options={"agent": ActorOptions(observer=True)}).run()
+    world.clock.advance(11.0)
+    assert not caplog.records
 
 
 def test_tick_that_is_repeated_is_accepted_only_at_the_end(caplog: Any) -> None:

@@ -173,13 +173,13 @@ async def test_actors_and_parameters_of_all_trials_are_bounded(server: Server) -
         crowd = await flood.start(*(f"c{k}" for k in range(4096)))
         code, details = await flood.refused(flood.start(*(f"c{k}" for k in range(2000))))
         assert code is EXHAUSTED
-        assert "actors: the trials that have not ended have 409" in details
+        assert "the trials that have not ended have 409" in details
         await flood.terminate(crowd)
         large = TrialConfig(content=bytes(15 * MEGABYTE))
         started = [await flood.start("c0", config=large) for _ in range(2)]
         code, details = await flood.refused(flood.start("c0", config=large))
         assert code is EXHAUSTED
-        assert "params: the trials that have not ended have 300" in details
+        assert "the trials that have not ended have 300" in details
         await flood.terminate(started.pop())
         started.append(await flood.start("c0", config=large))
         for trial_id in started:

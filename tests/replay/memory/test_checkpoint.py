@@ -30,6 +30,9 @@ SETTINGS = {
     "new_priority": "max",
     "priority_epsilon": 0.125,
     "frame_padding": "repeat",
+    "sampler": "stratified",
+    "max_times_sampled": 300,
+    "remover": "lowest",
 }
 
 
@@ -386,7 +389,7 @@ def test_claimed_header_of_gigabytes_is_refused(path):
 
 def test_pipe_is_neither_waited_for_nor_replaced(path):
     os.mkfifo(path)
-    with pytest.raises(ValueError, match="not a file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         ReplayMemory.load(path)
     with pytest.raises(OSError, match="not a file"):
         memory().save(path)

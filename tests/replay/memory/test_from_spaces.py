@@ -294,7 +294,7 @@ def test_settings_by_the_field_s_names_and_by_the_memory_s() -> None:
         (
             {"gamma": 1, "discount_factor": 1},
             TypeError,
-            r"^discount_factor: expected nothing beside",
+            r"^discount_factor: expected only one of",
         ),
         ({"gama": 1}, TypeError, r"^gama: expected a setting"),
     ],

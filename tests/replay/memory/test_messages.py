@@ -80,7 +80,7 @@ def test_overflowing_sum_names_the_step() -> None:
     rewards = np.zeros(T, np.float32)
     rewards[[AT, AT + 100]] = 3e38
     for call in call_all(memory(1_000), r=rewards):
-        with pytest.raises(ValueError, match=f"^qvest: .*in float32, got inf at step {AT}$"):
+        with pytest.raises(ValueError, match=f"^qvest: .*float32 numbers, got inf at step {AT}$"):
             call()
 
 
@@ -88,11 +88,11 @@ def test_weight_that_overflows_names_its_step() -> None:
     rem = memory(1_000, priority_exponent=2.0)
     rewards = np.zeros(20, np.float32)
     rewards[7] = 1e30
-    with pytest.raises(ValueError, match=r"^weight: .*in float32, got inf at step 7$"):
+    with pytest.raises(ValueError, match=r"^weight: .*float32 numbers, got inf at step 7$"):
         rem.add_episode(**steps(20, r=rewards, v=np.zeros(20, np.float32)))
     weights = np.ones(20)
     weights[3] = 3e38
-    match = r"^init_w: expected a product with episodic_weight_multiplier .* got inf at step 3$"
+    match = r"^init_w: expected numbers whose product with episodic_.* got inf at step 3$"
     with pytest.raises(ValueError, match=match):
         rem.add_episode(**steps(20, init_w=weights), episodic_weight_multiplier=2.0)
 

@@ -25,6 +25,9 @@ SETTINGS = {
     "new_priority": "max",
     "priority_epsilon": 0.5,
     "frame_padding": "zero",
+    "sampler": "uniform",
+    "max_times_sampled": 2,
+    "remover": "lifo",
 }
 
 
@@ -70,6 +73,9 @@ def test_omitted_settings_keep_their_defaults() -> None:
         ("new_priority", "least", ValueError),
         ("priority_epsilon", np.inf, ValueError),
         ("frame_padding", "some", ValueError),
+        ("sampler", "best", ValueError),
+        ("max_times_sampled", -1, ValueError),
+        ("remover", "best", ValueError),
         ("max_steps", 3, TypeError),
     ],
 )
@@ -86,7 +92,9 @@ def test_wrong_setting_is_refused_by_name_as_its_property_is(
 
 
 def test_both_forms_of_the_flags_are_a_type_error() -> None:
-    with pytest.raises(TypeError, match=r"^fields: expected nothing beside cache_flags"):
+    with pytest.raises(
+        TypeError, match=r"^fields: expected only one of fields and cache_flags, got both"
+    ):
         made(cache_flags=[True], fields={"prev": "s", "next": "s"})
 
 

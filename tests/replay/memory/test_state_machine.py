@@ -15,6 +15,14 @@ from hypothesis.stateful import (
 )
 
 from cogrs import ReplayMemory
+from tests.replay.draw_model import (
+    ORDERED,
+    WEIGHTED,
+    can_draw,
+    check_order,
+    count,
+    drawables,
+)
 from tests.replay.model import NaiveEntry, NaiveEpisode, NaiveMemory, NaiveWriter
 
 # Quarters are exact in float32, so that a difference in a reward is one of logic.
@@ -38,6 +46,8 @@ SETTINGS = {
     "new_priority": st.sampled_from(["returns", "returns", "max", 0.75]),
     "priority_epsilon": st.sampled_from([0.0, 0.0, 0.5]),
     "frame_padding": st.sampled_from(["none", "repeat", "zero"]),
+    "max_times_sampled": st.sampled_from([0, 0, 1, 3, 300]),
+    "remover": st.sampled_from(["fifo", "lifo"]),
     "reward_coeff": st.lists(st.sampled_from([1.0, -0.5, 0.0, 2.0]), max_size=3),
 }
 
@@ -281,21 +291,44 @@ class ReplayMachine(RuleBasedStateMachine):
 
     # -- reading --
 
-    def check_sample(self, size: int) -> None:
-        if self.real.num_sampleable == 0:
+    @rule(
+        sampler=st.sampled_from(["prioritized", *WEIGHTED, "uniform", *ORDERED]),
+        size=st.integers(1, 12),
+    )
+    def draw(self, sampler, size):
+        self.check_sample(size, sampler)
+
+    def check_sample(self, size: int, sampler: Any = "prioritized") -> None:
+        closed = [self.real.episode(k) for k in range(self.real.num_episode())]
+        weights = {
+            int(i): float(w) for each in closed for i, w in zip(each.id, each.weight, strict=True)
+        }
+        assert self.real.num_drawable == len(drawables(self.model))
+        if not can_draw(self.model, sampler, size, weights):
             with pytest.raises(RuntimeError):
-                self.real.sample(size)
+                self.real.sample(size, sampler=sampler)
             return
         # Filled again as long as the settings give batches of these shapes.
-        shapes = (self.real.frame_stack, tuple(self.real.cache_flags))
+        limited = self.real.max_times_sampled > 0
+        shapes = (self.real.frame_stack, tuple(self.real.cache_flags), size, limited)
         buffers = self.buffers.get(shapes)
-        sample = self.real.sample(size, nstep_return=True, out=buffers)
+        total, drawable = self.real.weight_sum, self.real.num_drawable
+        sample = self.real.sample(size, nstep_return=True, sampler=sampler, out=buffers)
         assert buffers is None or sample is buffers
         self.buffers[shapes] = sample
-        exact = sample.weight.astype(np.float64) / self.real.weight_sum
+        exact = np.ones(size)
+        if sampler in WEIGHTED:
+            exact = sample.weight.astype(np.float64) / total
+            assert np.all(sample.weight > 0)
+        elif sampler == "uniform":
+            exact /= drawable
         assert np.array_equal(sample.probability, exact)
         for row in range(size):
             self.check_row(sample, row)
+        drawn = sample.id.tolist()
+        check_order(self.model, sampler, drawn, weights)
+        if limited:
+            assert sample.times_sampled.tolist() == count(self.model, drawn)
 
     def check_row(self, sample: Any, row: int) -> None:
         episode, t = self.model.find(int(sample.id[row]))
@@ -305,7 +338,6 @@ class ReplayMachine(RuleBasedStateMachine):
         # Quarters and their products with powers of the discount factor: exact in float32.
         assert sample.nstep_return[row].tolist() == expected.nstep_return.tolist()
         assert sample.nstep_discount[row].tolist() == expected.nstep_discount.tolist()
-        assert sample.weight[row] > 0
         check_weight(sample.weight[row], expected.weight)
         self.check_side(sample.prev, row, expected.prev, self.model.cache_flags[:7])
         self.check_side(sample.next, row, expected.next, self.model.cache_flags[7:])
@@ -326,7 +358,8 @@ class ReplayMachine(RuleBasedStateMachine):
         assert self.real.num_entry == len(self.real) == self.model.num_entry
         weights = [self.check_episode(k, episode) for k, episode in enumerate(self.model.episodes)]
         self.check_totals(np.concatenate([np.zeros(0, np.float32), *weights]))
-        self.check_sample(8)
+        if self.real.max_times_sampled == 0:
+            self.check_sample(8)
 
     def check_episode(self, k: int, episode: NaiveEpisode) -> np.ndarray:
         real, model = self.real.episode(k), self.model.episode(k)

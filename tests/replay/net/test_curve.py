@@ -272,7 +272,7 @@ def test_client_without_keys_is_logged_once_per_endpoint(wrong: Any, caplog: Any
         told = lines(caplog)
         endpoints = [server.pub_endpoint, server.rep_endpoint]
     assert sorted(told) == sorted(
-        f"refused a connection to {each} that ended without keys for this server; "
+        f"refused a connection to {each} that ended before it showed a key; "
         "further ones are not reported"
         for each in endpoints
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from cogrs import Bind, Conn
+from cogrs import Bind, Conn, RateLimiter
 from tests.replay import build, network
 from tests.replay.network import LOOPBACK, connected, deaf, made, push_for_ever, started
 
@@ -16,6 +16,9 @@ class World:
         server: Nobody talks to it.
         client: Its server was never there.
         left: Its server is gone, and it has room for one message.
+        limited: Its rate limiter allows no samples.
+        full: Its rate limiter lets no entries in.
+        ahead: A client of that.
     """
 
     def __init__(self, timeout: float | None = 60) -> None:
@@ -24,9 +27,13 @@ class World:
         with started() as gone:
             self.left = connected(gone, timeout=timeout, hwm=1)
         build.add_uniform(self.left.rem, 5)
+        self.limited = made(limiter=RateLimiter.queue(2))
+        self.full = started(limiter=RateLimiter.queue(2))
+        self.ahead = connected(self.full, timeout=timeout)
+        build.add_uniform(self.ahead.rem, 5)
 
     def close(self) -> None:
-        for each in (self.server, self.client, self.left):
+        for each in (self.server, self.client, self.left, self.limited, self.ahead, self.full):
             each.close()
 
 
@@ -52,6 +59,8 @@ LOOPS: dict[str, Callable[[World], Any]] = {
 
 WAITS: dict[str, Callable[[World], Any]] = {
     "get_batch": lambda at: at.server.get_batch(1, wait=math.inf),
+    "get_batch with a limiter": lambda at: at.limited.get_batch(1),
+    "wait_to_insert": lambda at: at.ahead.wait_to_insert(),
     "wait_subscribers": lambda at: at.server.wait_subscribers("t", timeout=None),
     "sub_bytes": lambda at: at.client.sub_bytes("t"),
     "sub_bytes for the last": lambda at: at.client.sub_bytes("t", last=True, timeout=60),

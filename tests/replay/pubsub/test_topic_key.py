@@ -91,5 +91,5 @@ def test_other_messages_are_refused(message: Any) -> None:
 
 @pytest.mark.parametrize(("convert", "name"), [(topic_bytes, "topic"), (message_bytes, "message")])
 def test_text_that_utf8_does_not_have_is_refused_by_name(convert: Any, name: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name}: expected text that UTF-8 has"):
+    with pytest.raises(ValueError, match=f"^{name}: expected text that UTF-8 can encode"):
         convert("a\ud800")

@@ -6,6 +6,9 @@
 # how do moves and their outcomes travel?          step_buffer.py; outcome.py: rewards and flags
 # what makes the moves of games?                   stepper.py; in a thread: env_worker.py, in the
 #                                                  caller's: inline.py, in a process: process.py
-# what makes the moves of a vector?                python_vector.py; serial.py, threaded.py
+# what makes the moves of a vector?                python_vector.py; serial.py, threaded.py;
+#                                                  in a process remote.py, vector_worker.py
+# what do its environments have in common?         vector_description.py
+# how do values get to another process?            portable.py; worker_process.py: the process
 # which thread owns an environment?                owner.py
 # how does a search ask the policy?                query.py

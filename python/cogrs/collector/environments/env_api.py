@@ -29,6 +29,21 @@ def close_env(env: Any, name: str) -> None:
         _logger.warning("close() of %s failed", name, exc_info=True)
 
 
+def attribute_of(env: Any, name: str) -> Any:
+    """Return an attribute of an environment or of one of its wrappers; AttributeError without."""
+    get = getattr(env, "get_wrapper_attr", None)
+    return getattr(env, name) if get is None else get(name)
+
+
+def set_attribute(env: Any, name: str, value: Any) -> None:
+    """Set an attribute of the wrapper that has it, or of the environment."""
+    assign = getattr(env, "set_wrapper_attr", None)
+    if assign is None:
+        setattr(env, name, value)
+    else:
+        assign(name, value)
+
+
 def error_line(error: BaseException) -> str:
     """Return the type and the text of an exception."""
     text = str(error)

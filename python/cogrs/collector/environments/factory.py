@@ -1,18 +1,20 @@
-"""Creates environments by an id of Gymnasium, a callable, or the name of one."""
+"""Creates environments by ids of Gymnasium, callables, or the names of those."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.suggest import misspelt
 from cogrs.optional_dependency import import_optional
+from cogrs.suggest import misspelt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 _IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -22,7 +24,8 @@ class Factory:
     """Creates environments, one after the other.
 
     Attributes:
-        source: An id that `gymnasium.make` knows, `"package.module:function"`, or a callable.
+        source: An id that `gymnasium.make` knows, `"package.module:function"`, or a callable. One
+            that needs one positional argument is given the number of the environment.
         options: Keyword arguments of each call.
         known: The caller's own options, for suggestions where an option is misspelt.
     """
@@ -48,18 +51,17 @@ class Factory:
         source = self.source
         return source if isinstance(source, str) else getattr(source, "__name__", repr(source))
 
-    def __call__(self) -> Any:
-        """Create an environment; ImportError for an id where Gymnasium is not installed."""
-        return self._create({})
+    def make(self, number: int) -> Any:
+        """Create the environment of this number; Gymnasium's checker is only for the first.
 
-    def make(self, game: int) -> Any:
-        """Create the environment of a game; Gymnasium's checker is only for the first."""
+        ImportError for an id where Gymnasium is not installed.
+        """
         is_id = isinstance(self.source, str) and not _IMPORTABLE.fullmatch(self.source)
-        return self._create({"disable_env_checker": True} if is_id and game else {})
-
-    def _create(self, more: Mapping[str, Any]) -> Any:
+        more = {"disable_env_checker": True} if is_id and number else {}
+        function = self._function()
+        first = (number,) if not is_id and _takes_number(function, self.options) else ()
         try:
-            return self._function()(**{**more, **self.options})
+            return function(*first, **{**more, **self.options})
         except TypeError as error:
             hint = misspelt(error, self.options, self.known)
             if not hint:
@@ -74,16 +76,18 @@ class Factory:
         gymnasium = gymnasium_module()
         return lambda **options: gymnasium.make(self.source, **options)
 
-    def as_json(self) -> str:
-        """Return it as text for another process.
+    def described(self) -> dict[str, Any]:
+        """Return what another process needs to create it.
 
         Raises:
             ValueError: The callable cannot be imported by a name, or JSON has no such options.
         """
+        described = {"source": self._importable(), "options": dict(self.options)}
         try:
-            return json.dumps({"source": self._importable(), "options": dict(self.options)})
+            json.dumps(described)
         except TypeError as error:
             raise ValueError(f"processes: expected options that JSON can hold: {error}") from None
+        return described
 
     def _importable(self) -> str:
         if isinstance(self.source, str):
@@ -98,10 +102,107 @@ class Factory:
             f"processes can import, got {self.source!r}"
         )
 
+
+@dataclass(frozen=True)
+class Factories:
+    """The factories of environments by their numbers: one for all, or one for each.
+
+    Attributes:
+        factories: These.
+        count: The number of environments that they are for; None if it is free.
+    """
+
+    factories: tuple[Factory, ...]
+    count: int | None = None
+
     @classmethod
-    def from_json(cls, text: str) -> Factory:
+    def of(
+        cls,
+        source: Any,
+        options: Mapping[str, Any] | None = None,
+        known: tuple[str, ...] = (),
+        each_options: Any = None,
+    ) -> Factories:
+        """Return the factories of a source, or of a sequence of sources.
+
+        Args:
+            source: As for Factory, or a sequence of such.
+            options: Keyword arguments of all.
+            known: As for Factory.
+            each_options: More keyword arguments, as a mapping for all, or a sequence of mappings
+                for one environment each.
+
+        Raises:
+            TypeError: A source or options of the wrong type.
+            ValueError: A sequence is empty, or the two sequences differ in length.
+        """
+        given = {"env": listed(source), "env_kwargs": listed(each_options)}
+        lengths = {name: len(each) for name, each in given.items() if each is not None}
+        for name, length in lengths.items():
+            if not length:
+                raise ValueError(f"{name}: expected at least one, got an empty sequence")
+        if len(set(lengths.values())) > 1:
+            expected = f"{lengths['env']} mappings, one for each of `env`"
+            raise ValueError(f"env_kwargs: expected {expected}, got {lengths['env_kwargs']}")
+        count = max(lengths.values(), default=None)
+        sources = given["env"] or [source] * (count or 1)
+        more = given["env_kwargs"] or [each_options] * (count or 1)
+        for each in more:
+            if each is not None and not isinstance(each, Mapping):
+                expected = "a mapping of keyword arguments, or a sequence of mappings"
+                raise TypeError(f"env_kwargs: expected {expected}, got {type(each).__name__}")
+        pairs = zip(sources, more, strict=True)
+        factories = (
+            Factory(one, {**(options or {}), **(each or {})}, known) for one, each in pairs
+        )
+        return cls(tuple(factories), count)
+
+    @property
+    def name(self) -> str:
+        """The name of the first environment."""
+        return self.factories[0].name
+
+    def make(self, number: int) -> Any:
+        """Create the environment of this number."""
+        return self.factories[0 if self.count is None else number].make(number)
+
+    def check_count(self, name: str, number: int) -> None:
+        """Refuse another number of environments, the argument `name`, by a ValueError."""
+        if self.count not in (None, number):
+            raise ValueError(
+                f"{name}: expected {self.count}, one for each of the given, got {number}"
+            )
+
+    def as_json(self) -> str:
+        """Return it as text for another process; errors as of `Factory.described`."""
+        return json.dumps([self.count, [factory.described() for factory in self.factories]])
+
+    @classmethod
+    def from_json(cls, text: str) -> Factories:
         """Create it from the result of `as_json`."""
-        return cls(**json.loads(text))
+        count, factories = json.loads(text)
+        return cls(tuple(Factory(**each) for each in factories), count)
+
+
+def listed(given: Any) -> list[Any] | None:
+    """Return several objects as a list; None for one object, text and mappings included."""
+    one = isinstance(given, str | bytes | Mapping) or hasattr(given, "observation_space")
+    return list(given) if isinstance(given, Iterable) and not one and not callable(given) else None
+
+
+def _takes_number(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
+    """Return whether a callable needs exactly one positional argument that has no option."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a callable that is not written in Python
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        each
+        for each in parameters
+        if each.kind in kinds and each.default is each.empty and each.name not in options
+    ]
+    return len(needed) == 1
 
 
 def gymnasium_module() -> Any:

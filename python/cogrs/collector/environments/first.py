@@ -15,7 +15,7 @@ from cogrs.collector.environments.owner import OwnerThread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cogrs.collector.environments.factory import Factory
+    from cogrs.collector.environments.factory import Factories
 
 THREAD_NAME = "cogrs-environments-{}"
 """Names of the threads that move environments, by their numbers."""
@@ -31,13 +31,13 @@ class FirstEnv:
         self._maker = threading.current_thread()
 
     @classmethod
-    def of(cls, factory: Factory, *, apart: bool) -> FirstEnv:
+    def of(cls, factory: Factories, *, apart: bool) -> FirstEnv:
         """Make the environment, `apart` in a thread of its own or in this one."""
         if not apart:
-            return cls(factory(), None)
+            return cls(factory.make(0), None)
         thread = OwnerThread(THREAD_NAME.format(0))
         try:
-            return cls(thread.run(factory), thread)
+            return cls(thread.run(partial(factory.make, 0)), thread)
         except BaseException:
             thread.end()
             raise

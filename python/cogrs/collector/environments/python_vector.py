@@ -7,65 +7,78 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.collector.convert import convert
-from cogrs.collector.environments.env_api import check_env, close_env
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.environments.observations import batcher_of
-from cogrs.collector.environments.serial import SerialEnvs, failure
+from cogrs.collector.environments.remote import RemoteEnvs
+from cogrs.collector.environments.serial import SerialEnvs
 from cogrs.collector.environments.threaded import ThreadedEnvs
+from cogrs.collector.environments.vector_description import EnvMaker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cogrs.collector.environments.factory import Factory
-    from cogrs.collector.environments.serial import Begin
+    from cogrs.collector.environments.factory import Factories
+    from cogrs.collector.environments.restarts import Restarts
+    from cogrs.collector.environments.serial import Begin, Columns
+    from cogrs.collector.environments.vector_description import VectorDescription
 
     Infos = Sequence[tuple[int, dict[str, Any]]]
     """Infos that are not empty, with the numbers of their environments."""
 
-_SPACES = ("observation_space", "action_space")
+_REFUSALS = (TypeError, ValueError, OverflowError)
+"""Errors of observations that are not in their space."""
 
 
 class PythonVector:
     """The environments in Python of a `VectorEnv`; see there for errors and arrays.
 
     Attributes:
-        observation_space: That of each environment.
-        action_space: Likewise.
-        metadata: That of the first environment.
-        render_mode: Likewise.
+        description: What they have in common.
     """
 
-    def __init__(self, factory: Factory, count: int, num_threads: int) -> None:
+    def __init__(
+        self,
+        factories: Factories,
+        count: int,
+        description: VectorDescription,
+        *,
+        num_threads: int,
+        processes: int,
+        same_step: bool,
+        restarts: Restarts,
+    ) -> None:
         """Make the environments, in the order of their numbers.
 
         Raises:
-            TypeError: The factory made something other than an environment with spaces.
-            RuntimeError: The spaces of two environments differ.
+            TypeError: A factory made something other than an environment with spaces.
+            RuntimeError: Two environments do not agree.
         """
         self._count = count
-        maker = _Maker(factory)
-        threads = min(num_threads, count)
-        self._moved = (
-            ThreadedEnvs(maker.make, range(count), threads)
-            if threads > 1
-            else SerialEnvs(maker.make, range(count))
-        )
+        self.description = description
+        make = EnvMaker(factories, description).make
+
+        def share(numbers: range) -> SerialEnvs | RemoteEnvs:
+            if processes:
+                return RemoteEnvs(
+                    factories, description, numbers, same_step=same_step, restarts=restarts
+                )
+            return SerialEnvs(make, numbers, same_step=same_step, restarts=restarts)
+
+        threads = min(processes or num_threads, count)
+        alone = threads < 2 and not processes
+        self._moved = share(range(count)) if alone else ThreadedEnvs(share, count, threads)
         try:
             for at in range(count):
                 self._moved.make(at)
         except BaseException:
             self._moved.close()
             raise
-        self.observation_space, self.action_space = maker.spaces
-        first = self._moved.envs[0]
-        self.metadata: Mapping[str, Any] = getattr(first, "metadata", None) or {}
-        self.render_mode = getattr(first, "render_mode", None)
-        self._batch_observations = batcher_of(self.observation_space)
+        self._batch_observations = batcher_of(description.observation_space)
         self._describe_actions()
 
     def _describe_actions(self) -> None:
         gymnasium = gymnasium_module()
-        spaces, space = gymnasium.spaces, self.action_space
+        spaces, space = gymnasium.spaces, self.description.action_space
         self._batched_space = gymnasium.vector.utils.batch_space(space, self._count)
         self._numbers: range | None = None
         if isinstance(space, spaces.Discrete):
@@ -81,34 +94,46 @@ class PythonVector:
 
     def reset(self, begins: Mapping[int, Begin]) -> tuple[Any, Infos]:
         """Start episodes of these numbers, with their seeds and options; the others stay."""
-        shown, infos = zip(*self._moved.reset(begins), strict=True)
-        return self._batch(shown), _numbered(infos)
+        moved = self._moved.reset(begins)
+        batch, (_, infos) = self._batch(list(zip(*moved, strict=True)))
+        return batch, _numbered(infos)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Take an action in each; a wrong one is refused before an environment moves."""
-        shown, rewards, terminated, truncated, infos = self._moved.step(self._listed(actions))
+        batch, columns = self._batch(self._moved.step(self._listed(actions)))
+        _, rewards, terminated, truncated, infos = columns
         return (
-            self._batch(shown),
+            batch,
             np.array(rewards, np.float64),
             np.array(terminated, np.bool_),
             np.array(truncated, np.bool_),
             _numbered(infos) if any(infos) else (),
         )
 
-    def _batch(self, shown: Sequence[Any]) -> Any:
-        try:
-            return self._batch_observations(shown)
-        except (TypeError, ValueError, OverflowError):
-            for number, each in enumerate(shown):
-                self._check_observation(number, each)
-            raise
+    def _batch(self, columns: Columns | list[Any]) -> tuple[Any, Columns | list[Any]]:
+        """Return the observations, which come first, as one, and all columns.
 
-    def _check_observation(self, number: int, shown: Any) -> None:
+        An environment whose observation is not in its space has failed: its row is replaced by that
+        of a new one, as the policy allows.
+        """
+        try:
+            return self._batch_observations(columns[0]), columns
+        except _REFUSALS:
+            columns = [list(column) for column in columns]
+        for number in range(self._count):
+            while (error := self._refusal(columns[0][number])) is not None:
+                shown, *others, info = self._moved.cut_short(number, error)
+                row = (shown, *(others if len(columns) > 2 else ()), info)
+                for column, value in zip(columns, row, strict=True):
+                    column[number] = value
+        return self._batch_observations(columns[0]), columns
+
+    def _refusal(self, shown: Any) -> Exception | None:
         try:
             self._batch_observations([shown])
-        except (TypeError, ValueError, OverflowError) as error:
-            self._moved.give_up(number)
-            raise failure(number, error) from error
+        except _REFUSALS as error:
+            return error
+        return None
 
     def _listed(self, actions: Any) -> Sequence[Any]:
         if self._dtype is None:
@@ -147,40 +172,17 @@ class PythonVector:
         """Return the frames of each environment, None for one that failed."""
         return tuple(self._moved.render())
 
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return an attribute of each environment, or the results of a method."""
+        return tuple(self._moved.call(name, args, kwargs))
+
+    def set_attr(self, name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of each environment."""
+        self._moved.set_attr(name, values)
+
     def close(self) -> None:
         """Close the environments, each in the thread that it belongs to."""
         self._moved.close()
-
-
-class _Maker:
-    """Makes environments of the same spaces. It does not hold the vector, which may go."""
-
-    def __init__(self, factory: Factory) -> None:
-        self._factory = factory
-        self.spaces: tuple[Any, ...] = ()
-
-    def make(self, number: int) -> Any:
-        env = self._factory.make(number)
-        try:
-            check_env(env)
-            self._check_spaces(env, number)
-        except BaseException:
-            close_env(env, f"environment {number}")
-            raise
-        return env
-
-    def _check_spaces(self, env: Any, number: int) -> None:
-        spaces = tuple(getattr(env, name) for name in _SPACES)
-        for name, space in zip(_SPACES, spaces, strict=True):
-            if not self.spaces and not isinstance(space, gymnasium_module().spaces.Space):
-                raise TypeError(f"{name}: expected a space of Gymnasium, got {space!r}")
-        self.spaces = self.spaces or spaces
-        for name, space, first in zip(_SPACES, spaces, self.spaces, strict=True):
-            if space != first:
-                raise RuntimeError(
-                    f"{name}: expected that of environment 0, {first}, got {space} of environment "
-                    f"{number}"
-                )
 
 
 def _numbered(infos: Iterable[dict[str, Any]]) -> Infos:

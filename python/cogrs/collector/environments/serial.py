@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cogrs.collector.environments.env_api import close_env, error_line
+from cogrs.collector.environments.env_api import attribute_of, close_env, error_line, set_attribute
 from cogrs.collector.environments.outcome import flag_of, number_of
+from cogrs.collector.environments.restarts import Restarts
 from cogrs.collector.game_error import GameError
 
 if TYPE_CHECKING:
@@ -35,10 +37,26 @@ class SerialEnvs:
         envs: The environments, None where one is to be made.
     """
 
-    def __init__(self, make: Callable[[int], Any], numbers: range) -> None:
-        """Take the numbers of the environments; `make` makes one by its number."""
+    def __init__(
+        self,
+        make: Callable[[int], Any],
+        numbers: range,
+        *,
+        same_step: bool = False,
+        restarts: Restarts | None = None,
+    ) -> None:
+        """Take the numbers of the environments.
+
+        Args:
+            make: Makes an environment by its number.
+            numbers: Their numbers.
+            same_step: Whether the step that ends an episode begins the next one.
+            restarts: The policy for environments that fail.
+        """
         self._make = make
         self._numbers = numbers
+        self._same_step = same_step
+        self._restarts = restarts or Restarts()
         self.envs: list[Any] = [None] * len(numbers)
         # The next move of each: its `step`, or the begin of an episode.
         self._begin_moves = [partial(self._begin_instead, at) for at in range(len(numbers))]
@@ -46,6 +64,7 @@ class SerialEnvs:
         # Seeds and options of next episodes, where a reset gave them.
         self._begins: dict[int, Begin] = {}
         self._shown: list[Any] = [None] * len(numbers)
+        self._results: list[Any] = list(self._shown)
 
     def make(self, at: int) -> None:
         """Make an environment, by its position here."""
@@ -65,13 +84,19 @@ class SerialEnvs:
         for at, number in enumerate(self._numbers):
             if number in begins:
                 self._begins[at], self._moves[at] = begins[number], self._begin_moves[at]
-        results: list[tuple[Any, dict[str, Any]]] = []
+        results = self._results = []
         try:
             for at, shown in enumerate(self._shown):
-                results.append(self._begin(at) if at in self._begins else (shown, {}))
+                results.append(self._begin_again(at) if at in self._begins else (shown, {}))
         except BaseException as error:
             self._break_off(len(results), error)
         return results
+
+    def _begin_again(self, at: int) -> tuple[Any, dict[str, Any]]:
+        try:
+            return self._begin(at)
+        except BaseException as error:
+            return self._restarted(at, error)
 
     def step(self, actions: Sequence[Any]) -> Columns:
         """Take an action in each environment; one whose episode is over begins the next instead.
@@ -83,17 +108,57 @@ class SerialEnvs:
             GameError: An environment raised, and those behind it have not moved; or one returned
                 something other than an observation, a reward, two flags and infos.
         """
-        results: list[Step] = []
+        results = self._results = []
         add = results.append
+        moves = zip(self._moves, actions, strict=True)
         try:
-            for move, action in zip(self._moves, actions, strict=True):
-                add(move(action))
+            while len(results) < len(self._moves):
+                try:
+                    for move, action in moves:
+                        add(move(action))
+                except BaseException as error:
+                    if len(results) == len(self._moves):  # Ctrl-C after the last
+                        raise
+                    add(self._cut_short(len(results), error))
             return self._columns(results)
         except BaseException as error:
             self._note_ends(results)
             if len(results) < len(self._moves):
                 self._break_off(len(results), error)
             raise
+
+    def cut_short(self, at: int, error: Exception) -> Step:
+        """Return the step of an environment whose observation was refused, as if it had failed.
+
+        Raises:
+            GameError: It may not restart.
+        """
+        try:
+            step = self._cut_short(at, error)
+        except BaseException as failed:
+            self._break_off(at, failed)
+        if not self._same_step:
+            self._moves[at] = self._begin_moves[at]
+        return step
+
+    def _cut_short(self, at: int, error: BaseException) -> Step:
+        """Return the step of an environment that failed: an episode of a new one begins."""
+        last = self._shown[at]
+        shown, info = self._restarted(at, error)
+        if self._same_step:
+            info = {"final_obs": last, "final_info": {}, **info}
+        return shown, 0.0, False, True, info
+
+    def _restarted(self, at: int, error: BaseException) -> tuple[Any, dict[str, Any]]:
+        """Return the first state of a new environment; raise the error after the last restart."""
+        while self._restarts.take(self._numbers[at], error):
+            # Before another is made: it may hold a resource that exists only once.
+            self.give_up(at)
+            try:
+                return self._begin(at)
+            except BaseException as again:
+                error = again
+        raise error
 
     def _columns(self, results: Sequence[Step]) -> Columns:
         try:
@@ -107,7 +172,7 @@ class SerialEnvs:
             columns = zip(*self._checked(results), strict=True)
             shown, rewards, terminated, truncated, infos = columns
         self._shown = list(shown)
-        if any(terminated) or any(truncated):
+        if not self._same_step and (any(terminated) or any(truncated)):
             for at, (ended, cut) in enumerate(zip(terminated, truncated, strict=True)):
                 if ended or cut:
                     self._moves[at] = self._begin_moves[at]
@@ -115,13 +180,17 @@ class SerialEnvs:
 
     def _checked(self, results: Sequence[Step]) -> list[Step]:
         checked: list[Step] = []
-        try:
-            for result in results:
+        for result in results:
+            try:
                 shown, reward, terminated, truncated, info = result
                 flags = flag_of("terminated", terminated), flag_of("truncated", truncated)
                 checked.append((shown, number_of("reward", reward), *flags, info))
-        except Exception as error:
-            self._break_off(len(checked), error)
+            except Exception as error:
+                at = len(checked)
+                try:
+                    checked.append(self._cut_short(at, error))
+                except BaseException as failed:
+                    self._break_off(at, failed)
         return checked
 
     def _note_ends(self, results: Sequence[Step]) -> None:
@@ -133,7 +202,7 @@ class SerialEnvs:
             except (TypeError, ValueError):
                 shown, over = None, True
             self._shown[at] = shown
-            if over:
+            if over and not self._same_step:
                 self._moves[at] = self._begin_moves[at]
 
     def starting(self) -> list[bool]:
@@ -141,7 +210,7 @@ class SerialEnvs:
         return [move is begin for move, begin in zip(self._moves, self._begin_moves, strict=True)]
 
     def _begin_instead(self, at: int, _action: Any) -> Step:
-        shown, info = self._begin(at)
+        shown, info = self._begin_again(at)
         return shown, 0.0, False, False, info
 
     def _begin(self, at: int) -> tuple[Any, dict[str, Any]]:
@@ -155,14 +224,31 @@ class SerialEnvs:
         else:
             shown, info = env.reset()
         self._shown[at] = shown
-        self._moves[at] = env.step
+        self._moves[at] = self._step_of(at)
         return shown, info
+
+    def _step_of(self, at: int) -> Callable[[Any], Step]:
+        step: Callable[[Any], Step] = self.envs[at].step
+        return partial(self._step_and_begin, at, step) if self._same_step else step
+
+    def _step_and_begin(self, at: int, step: Callable[[Any], Step], action: Any) -> Step:
+        """Take a step, and begin the next episode if this one ends by it."""
+        result = step(action)
+        shown, reward, terminated, truncated, info = result
+        if not (flag_of("terminated", terminated) or flag_of("truncated", truncated)):
+            return result
+        reward = number_of("reward", reward)
+        # The environment may use its memory again.
+        final = {"final_obs": deepcopy(shown), "final_info": info}
+        first, first_info = self._begin_again(at)
+        return first, reward, terminated, truncated, {**final, **first_info}
 
     def _break_off(self, at: int, error: BaseException) -> NoReturn:
         self.give_up(at)
         if isinstance(error, KeyboardInterrupt):
             raise error
-        raise failure(self._numbers[at], error) from error
+        number = self._numbers[at]
+        raise failure(number, error, self._restarts.note(number)) from error
 
     def give_up(self, at: int) -> None:
         """Close an environment, by its position here; its next episode begins in a new one."""
@@ -171,16 +257,50 @@ class SerialEnvs:
         if env is not None:
             close_env(env, f"environment {self._numbers[at]}")
 
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return an attribute of each environment; if it is a method, the result of its call.
+
+        An environment that is to be made is made first.
+
+        Raises:
+            AttributeError: An environment has no such attribute.
+        """
+        found = [attribute_of(self._env(at), name) for at in range(len(self.envs))]
+        return [each(*args, **kwargs) if callable(each) else each for each in found]
+
+    def set_attr(self, name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of each environment, where its wrappers or itself have it."""
+        for at, value in enumerate(values):
+            env = self._env(at)
+            set_attribute(env, name, value)
+            if self._moves[at] is not self._begin_moves[at]:
+                self._moves[at] = self._step_of(at)
+
+    def _env(self, at: int) -> Any:
+        if self.envs[at] is None:
+            self.make(at)
+        return self.envs[at]
+
+    def doing(self) -> str:
+        """Name the environment that moves."""
+        at = len(self._results)
+        return f"environment {self._numbers[at]}" if at < len(self._numbers) else "an environment"
+
     def render(self) -> list[Any]:
         """Return the frames of each, None for one that is to be made."""
         return [None if env is None else env.render() for env in self.envs]
 
+    def abandon(self) -> None:
+        """Leave the environments to the thread in which one hangs."""
+
     def close(self) -> None:
         """Close all, also when one of them raises."""
         for at in range(len(self.envs)):
+            self._results = [None] * at
             self.give_up(at)
+        self._results = [None] * len(self.envs)
 
 
-def failure(number: int, error: BaseException) -> GameError:
+def failure(number: int, error: BaseException, note: str = "") -> GameError:
     """Return the error of an environment that failed, with its number and the reason."""
-    return GameError(f"environment {number}: {error_line(error)}", number)
+    return GameError(f"environment {number}: {error_line(error)}{note}", number)

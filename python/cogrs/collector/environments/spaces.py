@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from cogrs.collector.environments.env_api import check_env
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
 from cogrs.spaces import array_of, parts_of
+from cogrs.validation import check_named
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,12 +32,40 @@ class ObservationPart:
         path: How to get there from the observation: keys of dicts, positions in tuples.
         dtype: The dtype's text.
         shape: Its shape.
+        is_text: Whether it is text, as code points with zeros after its end.
     """
 
     key: str
     path: tuple[str | int, ...]
     dtype: str
     shape: tuple[int, ...]
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class InfoKey:
+    """A value of infos that a batch shows; zeros where infos do not have it.
+
+    Attributes:
+        key: Its key in a batch, and in infos; dots lead into nested infos.
+        dtype: The dtype's text.
+        shape: Its shape.
+    """
+
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def find(self, info: Mapping[str, Any]) -> Any:
+        """Return the value in infos, None without one."""
+        if self.key in info:
+            return info[self.key]
+        found: Any = info
+        for name in self.key.split("."):
+            if not isinstance(found, Mapping) or name not in found:
+                return None
+            found = found[name]
+        return found
 
 
 @dataclass(frozen=True)
@@ -49,6 +80,7 @@ class EnvSpaces:
         start: The first of numbered actions.
         count: The number of numbered actions; 0 where they are not numbered.
         mask: The layout of `info["action_mask"]`; None if the action space takes no mask.
+        infos: Values of infos that batches show.
     """
 
     parts: tuple[ObservationPart, ...]
@@ -58,14 +90,34 @@ class EnvSpaces:
     start: int = 0
     count: int = 0
     mask: MaskLayout | None = None
+    infos: tuple[InfoKey, ...] = ()
 
     def game_spec(self) -> GameSpec:
         """Return keys and action of a game that is such an environment."""
         keys = {part.key: (dtype_of(part.dtype), part.shape) for part in self.parts}
         if self.mask is not None:
             keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
+        keys |= {info.key: (dtype_of(info.dtype), info.shape) for info in self.infos}
         action = (dtype_of(self.dtype), self.shape)
         return GameSpec(keys, action, self.num_action, ("player",))
+
+    def with_infos(self, info_keys: Mapping[str, Any]) -> EnvSpaces:
+        """Return the same with these values of infos: a dtype by key, or dtype and shape.
+
+        Raises:
+            TypeError: `info_keys` is not a mapping from names to these.
+            ValueError: A key is reserved, or a part of the observation.
+        """
+        check_named("info_keys", info_keys)
+        taken = {ACTION_MASK, *(part.key for part in self.parts)}
+        infos = []
+        for key, given in info_keys.items():
+            if key in RESERVED or key in taken or key.startswith("_"):
+                raise ValueError(
+                    f"info_keys: {key!r} has another meaning in a batch, rename it by a wrapper"
+                )
+            infos.append(_info_key(key, given))
+        return replace(self, infos=tuple(infos))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
         """Return an error text for each row whose action is not in a space of numbers."""
@@ -84,12 +136,16 @@ class EnvSpaces:
     def from_json(cls, given: dict[str, Any]) -> EnvSpaces:
         """Create it from the result of `as_json`, after JSON."""
         parts = [
-            ObservationPart(each["key"], tuple(each["path"]), each["dtype"], tuple(each["shape"]))
+            ObservationPart(**{**each, "path": tuple(each["path"]), "shape": tuple(each["shape"])})
             for each in given.pop("parts")
         ]
+        infos = tuple(
+            InfoKey(each["key"], each["dtype"], tuple(each["shape"])) for each in given.pop("infos")
+        )
         mask = given.pop("mask")
         layout = None if mask is None else MaskLayout.from_json(mask)
-        return cls(tuple(parts), shape=tuple(given.pop("shape")), mask=layout, **given)
+        shape = tuple(given.pop("shape"))
+        return cls(tuple(parts), shape=shape, mask=layout, infos=infos, **given)
 
 
 def spaces_of(env: Any) -> EnvSpaces:
@@ -105,7 +161,7 @@ def spaces_of(env: Any) -> EnvSpaces:
     for part in parts:
         if part.key in RESERVED or part.key.startswith("_"):
             raise ValueError(
-                f"observation_space: {part.key!r} has another meaning in a batch, rename it"
+                f"observation_space: {part.key!r} has another meaning in a batch: rename that part"
             )
     return EnvSpaces(tuple(parts), **_action(env.action_space))
 
@@ -115,8 +171,28 @@ def _parts(space: Any, path: tuple[str | int, ...]) -> list[ObservationPart]:
     if inner is not None:
         named = inner.items() if isinstance(inner, dict) else enumerate(inner)
         return [part for key, each in named for part in _parts(each, (*path, key))]
-    dtype, shape = array_of(space, f"observation_space{_described(path)}")
-    return [ObservationPart(".".join(map(str, path)) or "s", path, dtype_text(dtype), shape)]
+    key = ".".join(map(str, path)) or "s"
+    if isinstance(space, gymnasium_module().spaces.Text):
+        codes = dtype_text(np.dtype(np.uint32))
+        return [ObservationPart(key, path, codes, (space.max_length,), is_text=True)]
+    try:
+        dtype, shape = array_of(space, f"observation_space{_described(path)}")
+    except TypeError as error:
+        raise TypeError(f"{error}; a wrapper can encode it as arrays") from None
+    return [ObservationPart(key, path, dtype_text(dtype), shape)]
+
+
+def _info_key(key: str, given: Any) -> InfoKey:
+    pair = given if isinstance(given, tuple) and len(given) == 2 else (given, ())
+    try:
+        dtype, shape = np.dtype(pair[0]), tuple(map(operator.index, pair[1]))
+    except TypeError:
+        expected = "a dtype, or a pair of a dtype and a shape"
+        raise TypeError(f"info_keys: expected {expected} for {key!r}, got {given!r}") from None
+    if dtype.kind not in "biuf" or min(shape, default=0) < 0:
+        expected = "a dtype of numbers or bool, and a shape of integers >= 0"
+        raise ValueError(f"info_keys: expected {expected} for {key!r}, got {given!r}")
+    return InfoKey(key, dtype_text(dtype), shape)
 
 
 def _refuse_collisions(parts: list[ObservationPart]) -> None:

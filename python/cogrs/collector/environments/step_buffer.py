@@ -57,14 +57,19 @@ class ObservationWriter:
     def __init__(self, spaces: EnvSpaces, keys: Mapping[str, Array]) -> None:
         """Write the parts whose keys have arrays."""
         self._parts = [
-            (part.path, _writer(part.key, keys[part.key]))
+            (part.path, (_text_writer if part.is_text else _writer)(part.key, keys[part.key]))
             for part in spaces.parts
             if part.key in keys
+        ]
+        self._infos = [
+            (info, keys[info.key], _writer(info.key, keys[info.key]))
+            for info in spaces.infos
+            if info.key in keys
         ]
         shown = {part.key for part in spaces.parts}
         self._mask = keys.get(ACTION_MASK) if ACTION_MASK not in shown else None
         self._mask_layout = spaces.mask
-        plain = self._mask is None and [path for path, _ in self._parts] == [()]
+        plain = self._mask is None and not self._infos and [path for path, _ in self._parts] == [()]
         self.show = self._parts[0][1] if plain else self._show
 
     def _show(self, row: int, shown: Any, info: Any) -> None:
@@ -75,6 +80,27 @@ class ObservationWriter:
             write(row, value, info)
         if self._mask is not None and self._mask_layout is not None:
             self._mask[row] = self._mask_layout.flatten(info.get(ACTION_MASK))
+        for key_of_info, array, write in self._infos:
+            value = key_of_info.find(info)
+            if value is None:
+                array[row] = 0
+            else:
+                write(row, value, info)
+
+
+def _text_writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:
+    length = array.shape[1]
+
+    def write(row: int, value: Any, _info: Any) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"{key}: expected text, got {type(value).__name__}")
+        if len(value) > length:
+            raise ValueError(f"{key}: expected at most {length} characters, got {len(value)}")
+        codes = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), "<u4")
+        array[row] = 0
+        array[row, : len(codes)] = codes
+
+    return write
 
 
 def _writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:

@@ -10,7 +10,7 @@ from cogrs.collector.environments.outcome import outcome_of
 from cogrs.collector.environments.step_buffer import ObservationWriter
 
 if TYPE_CHECKING:
-    from cogrs.collector.environments.factory import Factory
+    from cogrs.collector.environments.factory import Factories
     from cogrs.collector.environments.query import QueryFactory
     from cogrs.collector.environments.spaces import EnvSpaces
     from cogrs.collector.environments.step_buffer import StepBuffer
@@ -70,7 +70,7 @@ class LocalStepper:
 
     def __init__(
         self,
-        factory: Factory,
+        factory: Factories,
         spaces: EnvSpaces,
         step_buffer: StepBuffer,
         games: range,

@@ -1,7 +1,8 @@
-"""Environments of a vector that several threads move, each its own.
+"""Environments of a vector that several threads move, each its own share.
 
-Each environment is made, moved and closed by one thread, and only the thread that calls the vector
-waits for them. Calls wait first for what an interrupted call has left to the threads.
+Each environment is made, moved and closed by one thread, or in the process that this thread talks
+to, and only the thread that calls the vector waits for them. Calls wait first for what an
+interrupted call has left to the threads.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.environments.owner import OwnerThread
-from cogrs.collector.environments.serial import SerialEnvs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cogrs.collector.environments.owner import Job
-    from cogrs.collector.environments.serial import Begin, Columns
+    from cogrs.collector.environments.remote import RemoteEnvs
+    from cogrs.collector.environments.serial import Begin, Columns, SerialEnvs, Step
+
+    Share = SerialEnvs | RemoteEnvs
 
 _PATIENCE = 0.5
 """Seconds that `close` waits for environments that hang."""
@@ -31,12 +34,11 @@ _PATIENCE = 0.5
 class ThreadedEnvs:
     """As `SerialEnvs`, with the environments split among threads in ranges of numbers."""
 
-    def __init__(self, make: Callable[[int], Any], numbers: range, threads: int) -> None:
-        """Split the environments among so many threads."""
-        count = len(numbers)
+    def __init__(self, make_share: Callable[[range], Share], count: int, threads: int) -> None:
+        """Split so many environments among threads; `make_share` takes the numbers of a share."""
         cuts = [number * count // threads for number in range(threads + 1)]
         self._slices = [slice(*pair) for pair in pairwise(cuts)]
-        self._shares = [SerialEnvs(make, numbers[each]) for each in self._slices]
+        self._shares = [make_share(range(*pair)) for pair in pairwise(cuts)]
         self._threads = [OwnerThread(f"cogrs-environments-{at}") for at in range(threads)]
         self._pending: list[Job] = []
         self._pid = os.getpid()
@@ -53,7 +55,7 @@ class ThreadedEnvs:
         share, thread, position = self._owner(at)
         thread.run(partial(share.make, position))
 
-    def _owner(self, at: int) -> tuple[SerialEnvs, OwnerThread, int]:
+    def _owner(self, at: int) -> tuple[Share, OwnerThread, int]:
         which = bisect_right([piece.start for piece in self._slices], at) - 1
         return self._shares[which], self._threads[which], at - self._slices[which].start
 
@@ -67,10 +69,10 @@ class ThreadedEnvs:
         parts = self._run([partial(share.step, actions[piece]) for share, piece in pairs])
         return tuple(_joined(each) for each in zip(*parts, strict=True))
 
-    def give_up(self, at: int) -> None:
+    def cut_short(self, at: int, error: Exception) -> Step:
         """See `SerialEnvs`."""
         share, thread, position = self._owner(at)
-        thread.run(partial(share.give_up, position))
+        return thread.run(partial(share.cut_short, position, error))  # type: ignore[no-any-return]
 
     def starting(self) -> list[bool]:
         """See `SerialEnvs`."""
@@ -81,18 +83,32 @@ class ThreadedEnvs:
         """See `SerialEnvs`."""
         return _joined(self._run([share.render for share in self._shares]))
 
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """See `SerialEnvs`."""
+        call = [partial(share.call, name, args, kwargs) for share in self._shares]
+        return _joined(self._run(call))
+
+    def set_attr(self, name: str, values: Sequence[Any]) -> None:
+        """See `SerialEnvs`."""
+        pairs = zip(self._shares, self._slices, strict=True)
+        self._run([partial(share.set_attr, name, values[piece]) for share, piece in pairs])
+
     def close(self) -> None:
         """See `SerialEnvs`. An environment that hangs is abandoned, with a warning."""
         if os.getpid() != self._pid:
             return
         self._finalizer()
         end = time.monotonic() + _PATIENCE
-        left = [each for each in self._threads if not each.join(end - time.monotonic())]
-        if left:
-            names = ", ".join(thread.name for thread in left)
+        pairs = list(zip(self._shares, self._threads, strict=True))
+        left = [pair for pair in pairs if not pair[1].join(end - time.monotonic())]
+        # A process that takes long to end, with nothing to do, is only slow.
+        told = [(doing, thread.name) for share, thread in left if (doing := share.doing())]
+        for share, _ in left:
+            share.abandon()
+        if told:
+            doings, names = (", ".join(each) for each in zip(*told, strict=True))
             warnings.warn(
-                f"an environment did not return within {_PATIENCE} s and is abandoned "
-                f"(thread {names})",
+                f"{doings} did not return within {_PATIENCE} s and is abandoned (thread {names})",
                 RuntimeWarning,
                 stacklevel=5,
             )
@@ -117,7 +133,7 @@ def _joined(parts: Iterable[Iterable[Any]]) -> list[Any]:
     return list(chain.from_iterable(parts))
 
 
-def _close_all(pairs: Sequence[tuple[SerialEnvs, OwnerThread]], pid: int) -> None:
+def _close_all(pairs: Sequence[tuple[Share, OwnerThread]], pid: int) -> None:
     if os.getpid() != pid:
         return
     for share, thread in pairs:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cogrs.collector.environments.env_api import close_env
-from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.factory import Factories
 from cogrs.collector.environments.spaces import EnvSpaces, json_line, spaces_of
 from cogrs.collector.environments.step_buffer import StepBuffer
 from cogrs.collector.environments.stepper import LocalStepper
@@ -24,29 +24,31 @@ from cogrs.dtypes import dtype_of
 def main(memory: int, answers: int, life: int) -> None:
     """Serve the parent that holds the other ends of these descriptors."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(life,), daemon=True).start()
     lines = sys.stdin.buffer
     setup = json.loads(lines.readline() or b"null")
     if setup is None:
         return
-    worker = _Worker(Factory.from_json(setup["factory"]), memory)
+    worker = _Worker(Factories.from_json(setup["factory"]), memory)
     if "arrays" in setup:
         worker.set_up(setup)
     while line := lines.readline():
         answer = worker.answer(json.loads(line))
         if answer is not None:
-            _write(answers, json_line(answer))
+            write_all(answers, json_line(answer))
     worker.close()
 
 
-def _end_with_parent(life: int) -> None:
+def end_with_parent(life: int) -> None:
+    """Wait until the parent has ended, and then end this process."""
     # Nothing is ever written there: this returns when the parent has ended, for any reason.
     os.read(life, 1)
     threading.Event().wait(1.0)
     os._exit(1)
 
 
-def _write(descriptor: int, line: bytes) -> None:
+def write_all(descriptor: int, line: bytes) -> None:
+    """Write all bytes."""
     while line:
         line = line[os.write(descriptor, line) :]
 
@@ -54,7 +56,7 @@ def _write(descriptor: int, line: bytes) -> None:
 class _Worker:
     """The environments of a process, and the replies to its parent."""
 
-    def __init__(self, factory: Factory, memory: int) -> None:
+    def __init__(self, factory: Factories, memory: int) -> None:
         self._factory = factory
         self._memory = memory
         self._first: Any = None
@@ -78,7 +80,7 @@ class _Worker:
 
     def _describe(self) -> dict[str, Any]:
         try:
-            self._first = self._factory()
+            self._first = self._factory.make(0)
             return {"spaces": spaces_of(self._first).as_json()}
         except BaseException as error:
             kind, trace = type(error).__name__, "".join(traceback.format_exception(error))

@@ -4,8 +4,9 @@
 keys of their own, by their names (nested ones joined by dots). `a` is an int64 for Discrete actions
 (one of the space's own numbers), else of the dtype and shape of the action space. `action_mask`
 (int8) is `info["action_mask"]` in the flat form of `cogrs.action_mask`; without a mask everything
-is legal. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which `co.seed`, the
-game and the episode determine.
+is legal. A Text is uint32 (max_length,): code points, with zeros after the end. `info_keys` makes
+other infos keys. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which `co.seed`,
+the game and the episode determine.
 
 All calls of an environment come from one thread, and environments are made in the order of their
 numbers. `co.num_threads` env workers, each a thread, have ranges of games; 0 is one, since Python
@@ -38,7 +39,7 @@ import numpy as np
 from cogrs import _core
 from cogrs.collector.context import GameContext as _GameContext
 from cogrs.collector.environments.env_worker import EnvWorker, join_all
-from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.factory import Factories
 from cogrs.collector.environments.first import FirstEnv
 from cogrs.collector.environments.inline import InlineEnvWorker
 from cogrs.collector.environments.process import RemoteStepper
@@ -51,7 +52,7 @@ from cogrs.dtypes import dtype_text
 from cogrs.validation import check_integer, check_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cogrs.collector.description import GameSpec
     from cogrs.collector.environments.stepper import Stepper
@@ -69,11 +70,14 @@ class GameOptions:
         stop_timeout: Seconds that Stop waits for environments before it abandons those that hang,
             or ends their processes.
         start_timeout: Seconds that the first environment of a process may take to be made.
+        info_keys: Values of infos that batches have as keys: a dtype by key, or a pair of a dtype
+            and a shape; zeros where infos do not have the key. `"episode.r"` is a nested one.
     """
 
     processes: int = 0
     stop_timeout: float = 0.5
     start_timeout: float = 120.0
+    info_keys: Mapping[str, Any] | None = None
 
 
 _OWN_OPTIONS = tuple(field.name for field in fields(GameOptions))
@@ -110,7 +114,7 @@ class GymnasiumContext(_GameContext):
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
         given = {name: kwargs.pop(name, None) for name in _OWN_OPTIONS}
         self._given = {name: value for name, value in given.items() if value is not None}
-        self._factory = Factory(makers[0], kwargs, known=_OWN_OPTIONS)
+        self._factory = Factories.of(makers[0], kwargs, _OWN_OPTIONS)
         self._game = self._factory.name
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []
@@ -132,14 +136,19 @@ class GymnasiumContext(_GameContext):
         if self.options.processes:
             first = RemoteStepper(self._factory, 0, self.options.start_timeout)
             self._resources.steppers.append(first)
-            self._spaces = first.describe()
+            spaces = first.describe()
         else:
             self._resources.first = self._make_first()
             try:
-                self._spaces = self._resources.first.look(spaces_of)
+                spaces = self._resources.first.look(spaces_of)
             except BaseException:
                 self._resources.first.close()
                 raise
+        try:
+            self._spaces = spaces.with_infos(self.options.info_keys or {})
+        except BaseException:
+            self._resources.end()
+            raise
         return self._spaces.game_spec()
 
     def _make_first(self) -> FirstEnv:
@@ -156,6 +165,7 @@ class GymnasiumContext(_GameContext):
         """See `GameContext`."""
         co = self.co
         assert co is not None
+        self._factory.check_count("num_games", co.num_games)
         columns = {tensor.column for each in self.collectors for tensor in each.inputs}
         self._used = [key for key in self.spec.keys if key in columns]
         if self.options.processes and co.max_num_threads:

@@ -173,7 +173,8 @@ class Orchestrator:
             if size > self._settings.max_message:
                 raise ExhaustedError(
                     f"get_latest_observation: the observations of {len(trials)} trials have {size} "
-                    f"bytes, of at most {self._settings.max_message}: ask for one by its trial-id"
+                    f"bytes; the limit is {self._settings.max_message}: ask for one trial by its "
+                    "trial-id"
                 )
         return [_info(trial, observation=observation) for trial in trials]
 

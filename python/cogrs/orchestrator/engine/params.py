@@ -59,8 +59,8 @@ def check_sizes(params: TrialParams) -> None:
         size += len(actor.name) + len(actor.actor_class) + _ENTRY
     if agents * size > MOST_ROSTER_BYTES:
         raise InvalidError(
-            f"actors: expected at most {MOST_ROSTER_BYTES} bytes in which all agents are told of "
-            f"all actors, got {agents * size}"
+            f"actors: expected at most {MOST_ROSTER_BYTES} bytes for the lists of actors that all "
+            f"agents get, got {agents * size}"
         )
 
 

@@ -37,6 +37,7 @@ from cogrs.orchestrator.engine.service_actor import ServiceActor
 from cogrs.orchestrator.engine.state import Phase, RunState, State
 from cogrs.orchestrator.engine.trial_log_recorder import TrialLogRecorder
 from cogrs.orchestrator.engine.trial_record import TrialRecord
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -56,6 +57,7 @@ class Trial(TrialRecord):
         self._clock = clock = GuardedClock(context.clock, self.crash)
         self._inactivity = Alarm(clock, self._on_inactivity)
         self._deadline = Alarm(clock, self._on_late_end)
+        self._first_action_alarm = Alarm(clock, self._on_late_first_action)
         self._environment = TrialEnvironment(
             self.id, params, self, context.links, context.settings, clock
         )
@@ -122,6 +124,8 @@ class Trial(TrialRecord):
             return
         self._enter(State.RUNNING)
         self.heard()
+        # Long enough for most agents, and short for a person who wonders why nothing happens.
+        self._first_action_alarm.set(10.0)
         self._log_recorder.start(self.params)
         self._dispatch(self.latest)
         early, self._early_replies = self._early_replies, Backlog()
@@ -194,7 +198,7 @@ class Trial(TrialRecord):
         if told not in (0, self._tick) and not (final and told == self._tick - 1):
             self.counts["wrong ticks"] += 1
             if self.counts["wrong ticks"] == 1:
-                what = "trial %s: environment: expected tick %d, got %d; the orchestrator counts"
+                what = "trial %s: environment: expected tick %d, got %d; the given tick is ignored"
                 self._log.warning(what, self.id, self._tick, told)
         observations.tick_id = self._tick
         observations.timestamp = observations.timestamp or self._clock.wall_ns()
@@ -241,6 +245,7 @@ class Trial(TrialRecord):
             self._step()
 
     def _step(self) -> None:
+        self._first_action_alarm.stop()
         limit = self.params.max_steps
         if limit and self._steps == limit:
             self.end(f"max_steps: {limit} steps are done")
@@ -346,6 +351,7 @@ class Trial(TrialRecord):
         """End the trial; see `TrialRecord.end`."""
         if self._begin_end(reason, failed=failed):
             self._inactivity.stop()
+            self._first_action_alarm.stop()
             if ask and not forced:
                 self._deadline.set(self._settings.end_timeout)
                 started = self._environment.state is RunState.STARTED
@@ -429,6 +435,13 @@ class Trial(TrialRecord):
         if self.counts:
             self._log.info("trial %s: %s", self.id, dict(self.counts))
         self._enter(State.ENDED)
+
+    def _on_late_first_action(self) -> None:
+        late = [actor.name for actor in self.actors if self._pending.owes(actor.index)]
+        what = (
+            "trial %s waits for actions of %s: set the option `observer` of actors that only watch"
+        )
+        self._log.warning(what, self.id, shown(late))
 
     def _on_inactivity(self) -> None:
         why = f"max_inactivity: nothing was received for {self.params.max_inactivity} s"

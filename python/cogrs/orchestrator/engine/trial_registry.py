@@ -124,8 +124,8 @@ class TrialRegistry:
         actors, there, most = len(params.actors), self._actors, self._settings.max_actors
         if there + actors > most:
             raise ExhaustedError(
-                f"actors: the trials that have not ended have {there}, of at most {most}: "
-                f"expected at most {max(most - there, 0)}, got {actors}"
+                f"actors: expected at most {max(most - there, 0)}, got {actors}; the trials that "
+                f"have not ended have {there}, and the limit is {most}"
             )
         if not any(actor.endpoint == "client" for actor in params.actors):
             return False
@@ -140,8 +140,8 @@ class TrialRegistry:
         most, held = self._settings.max_params_bytes, self._params_bytes
         if more > 0 and held + more > most:
             raise ExhaustedError(
-                f"params: the trials that have not ended have {held} bytes, of at most {most}: "
-                f"expected at most {max(most - held, 0)}, got {more}"
+                f"params: expected at most {max(most - held, 0)} bytes, got {more}; the trials "
+                f"that have not ended have {held}, and the limit is {most}"
             )
 
     def get(self, trial_id: str) -> TrialRecord:

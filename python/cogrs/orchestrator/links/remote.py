@@ -39,7 +39,7 @@ class RemoteError(Exception):
         self.details = escaped(error.details() or "")
         if "execute_batch" in (error.debug_error_string() or ""):
             # What gRPC for asyncio says when the other side ends a stream that is written to.
-            self.details = "the stream ended, for a reason that was lost"
+            self.details = "the stream ended, and gRPC lost the reason"
         super().__init__(f"{self.status}: {self.details}" if self.details else self.status)
 
 

@@ -102,11 +102,11 @@ class Config:
 
 
 def _check_strings(what: str, given: Any) -> None:
-    check_kind(what, given, Collection, "several strings")
+    check_kind(what, given, Collection, "a list of strings")
     if isinstance(given, str):
-        raise TypeError(f"{what}: expected several strings, got one")
+        raise TypeError(f"{what}: expected a list of strings, got a string")
     for each in given:
-        check_kind(what, each, str, "several strings")
+        check_kind(what, each, str, "a list of strings")
 
 
 def _check_endpoints(what: str, endpoints: tuple[str, ...]) -> None:

@@ -335,7 +335,7 @@ async def serve(
     if security is None:
         security = replace(config.security or Security(), **changes)
     elif changes:
-        raise ValueError(f"{', '.join(changes)}: expected as part of `security`, got both")
+        raise ValueError(f"{', '.join(changes)}: expected as fields of `security` only, got both")
     security.check_listen(host)
     try:
         server = Server(config, settings, local, security)

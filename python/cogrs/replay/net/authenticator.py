@@ -57,7 +57,7 @@ class Authenticator:
     def on_event(self, endpoint: str, event: int) -> None:
         """Report a connection to a listening socket that failed before its key was asked about."""
         if event & FAILURES:
-            self._refuse(f"to {endpoint}", "that ended without keys for this server")
+            self._refuse(f"to {endpoint}", "that ended before it showed a key")
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()

@@ -193,7 +193,7 @@ class ConnectionMonitor:
             connection = self._connections.pop(descriptor)
             if held := connection.excess():
                 connection.peer.disconnect()
-                text = f"with {held:,} bytes waiting, more than its messages can have"
+                text = f"with {held:,} bytes waiting, more than its messages can add up to"
                 self._warn(connection.endpoint, text)
             else:
                 self._connections[descriptor] = connection

@@ -38,21 +38,27 @@ class RequestSocket:
             transport, partial(connect, zmq.REQ, transport, "req_endpoint", endpoint)
         )
 
-    def ask(self, call: str, expected: str, **body: object) -> pb.Header:
-        """Send a request, and return its reply; errors as of the client's `sync_sizes`."""
+    def ask(
+        self, call: str, expected: str, *, within: float | None = None, **body: object
+    ) -> pb.Header:
+        """Send a request, and return its reply; errors as of the client's `sync_sizes`.
+
+        `within` is a shorter timeout for this request.
+        """
         self._transport.check()
         if not self._endpoint:
             raise RuntimeError(f"{call}: this client was created without a req_endpoint")
-        deadline = Deadline.of("timeout", self._timeout)
+        seconds = min((each for each in (self._timeout, within) if each is not None), default=None)
+        deadline = Deadline.of("timeout", seconds)
         with self._shared.acquire(deadline) as socket:
             if socket is None:
-                raise self._timed_out(call, "other calls still wait for")
+                raise self._timed_out(call, "other calls still wait for", seconds)
             try:
                 if not self._sent(socket, encode(self._sender, **body), deadline):
                     hint = "" if self._answered else self._transport.hint
-                    raise self._timed_out(call, "no answer from", hint)
+                    raise self._timed_out(call, "no answer from", seconds, hint)
                 if not self._shared.wait(socket, zmq.POLLIN, deadline):
-                    raise self._timed_out(call, "no answer from")
+                    raise self._timed_out(call, "no answer from", seconds)
                 frames = [frame.bytes for frame in self._transport.receive(socket)]
                 self._answered = True
             except BaseException:
@@ -87,8 +93,10 @@ class RequestSocket:
             raise RuntimeError(f"{self._endpoint} answered with something other than {expected}")
         return header
 
-    def _timed_out(self, call: str, why: str, hint: str = "") -> TimeoutError:
-        return TimeoutError(f"{call}: {why} {self._endpoint} after {self._timeout:g} s{hint}")
+    def _timed_out(
+        self, call: str, why: str, seconds: float | None, hint: str = ""
+    ) -> TimeoutError:
+        return TimeoutError(f"{call}: {why} {self._endpoint} after {seconds:g} s{hint}")
 
 
 def connect(kind: int, transport: Transport, name: str, endpoint: str) -> zmq.Socket[bytes]:

@@ -79,15 +79,21 @@ def merged(messages: deque[bytes], sender: int) -> list[bytes]:
         return unreadable
     ids = np.concatenate([each.ids for each in read])
     errors = np.concatenate([each.errors for each in read])
-    absolute = np.concatenate([np.full(len(each.ids), each.absolute) for each in read])
-    # The newest row of each entry, in the order in which they came.
-    _, from_end = np.unique(ids[::-1], return_index=True)
+    kinds = np.concatenate(
+        [np.full(len(each.ids), each.absolute + 2 * each.sequences) for each in read]
+    )
+    # The newest row of each entry, in the order in which they came. A sequence has the id of the
+    # first step that it learns from.
+    keys = np.stack([ids, (kinds >> 1).astype(ids.dtype)])
+    _, from_end = np.unique(keys[:, ::-1], axis=1, return_index=True)
     newest = np.sort(len(ids) - 1 - from_end)
     result = list(unreadable)
-    for kind in (False, True):
-        rows = newest[absolute[newest] == kind]
+    for kind in range(4):
+        rows = newest[kinds[newest] == kind]
         for first in range(0, len(rows), MOST_PRIORITY_ROWS):
             chunk = rows[first : first + MOST_PRIORITY_ROWS]
-            part = Priorities(ids[chunk], ids[:0].astype(np.uint32), errors[chunk], kind)
+            part = Priorities(
+                ids[chunk], ids[:0].astype(np.uint32), errors[chunk], bool(kind & 1), bool(kind & 2)
+            )
             result.append(part.to_message(sender))
     return result

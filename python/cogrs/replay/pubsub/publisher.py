@@ -41,6 +41,7 @@ from cogrs.replay.net.waker import Waker
 from cogrs.replay.pubsub.merging_queue import MergingQueue
 from cogrs.replay.pubsub.subscriber_queues import SubscriberQueues
 from cogrs.replay.pubsub.topic_key import (
+    ALLOWANCE,
     ANNOUNCEMENTS,
     TopicKey,
     digest_of_topic,
@@ -124,6 +125,14 @@ class Publisher:
             self.total_published += 1
             self._take_from_clients(digest)
             self._put(digest, body, self._stream)
+        self._waker.wake()
+
+    def publish_allowance(self, allowance: pb.Allowance) -> None:
+        """Publish how the server's rate limiter stands; never waits."""
+        body = encode(self._sender, allowance=allowance)
+        self._transport.check()
+        with self._changed:
+            self._put(digest_of_topic(ALLOWANCE), body, self._stream)
         self._waker.wake()
 
     def publish_for_client(self, digest: bytes, body: bytes) -> None:

@@ -36,7 +36,7 @@ from cogrs.replay.pubsub.topic_key import (
     digest_of_topic,
     new_nonce,
 )
-from cogrs.replay.pubsub.topic_queue import PriorityTopicQueue, TopicQueue
+from cogrs.replay.pubsub.topic_queue import NewestTopicQueue, PriorityTopicQueue, TopicQueue
 from cogrs.replay.wire import WireError, decode
 
 if TYPE_CHECKING:
@@ -108,6 +108,21 @@ class Subscriber:
                 self._transport.check()
         return messages
 
+    def newest(self, topic: bytes, seen: bytes | None, timeout: float | None) -> bytes | None:
+        """Wait until the newest message of a topic is another one than `seen`, and return it.
+
+        Returns `seen` after the timeout. The message is not taken away from other calls.
+        """
+        self._transport.check()
+        deadline = Deadline.of("timeout", timeout)
+        with self._changed:
+            queue = self._subscribed(digest_of_topic(topic), NewestTopicQueue)
+            assert isinstance(queue, NewestTopicQueue), "no other call asks for this topic"
+            while queue.newest in (None, seen) and not deadline.passed:
+                self._changed.wait(deadline.left)
+                self._transport.check()
+            return seen if queue.newest is None else queue.newest
+
     def dropped(self, topic: bytes) -> int:
         """Return how many messages of a topic were published to this subscriber and lost."""
         with self._changed:
@@ -136,7 +151,7 @@ class Subscriber:
         if digest not in self._topics:
             if len(self._topics) >= MOST_TOPICS:
                 raise RuntimeError(
-                    f"this client has subscribed to {MOST_TOPICS} topics, as many as it may: "
+                    f"this client has subscribed to {MOST_TOPICS} topics, which is the limit: "
                     "use another client for more"
                 )
             self._topics[digest] = create() if create else TopicQueue(self._hwm)

@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 from cogrs.replay.wire import WireError
 
+ALLOWANCE = b"cogrs.allowance"
+"""The topic on which a server tells how its rate limiter stands."""
+
 MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
 DIGEST: Final = 32
 """Bytes of the digest of a topic."""
@@ -72,5 +75,5 @@ def _bytes(name: str, value: object) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{name}: expected text that UTF-8 has, got {error}") from None
+            raise ValueError(f"{name}: expected text that UTF-8 can encode, got {error}") from None
     raise TypeError(f"{name}: expected bytes or str, got {type(value).__name__}")

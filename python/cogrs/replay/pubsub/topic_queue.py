@@ -105,6 +105,23 @@ class TopicQueue:
         self.size += len(message)
 
 
+class NewestTopicQueue(TopicQueue):
+    """The newest message alone, which stays: all that wait for it see it, and none is missed."""
+
+    def __init__(self) -> None:
+        """Create an empty queue."""
+        super().__init__(1)
+        self.newest: bytes | None = None
+
+    def add(self, publication: pb.Publication, message: bytes) -> None:
+        """Add a message; those before it are not wanted, and not counted."""
+        super().add(publication, message)
+        self.dropped = 0
+
+    def _keep(self, _number: int, message: bytes) -> None:
+        self.newest = message
+
+
 class PriorityTopicQueue(TopicQueue):
     """Messages with priorities for this client, merged instead of dropped until they are taken.
 

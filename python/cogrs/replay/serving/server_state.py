@@ -7,10 +7,9 @@ Columns of a cache stay the frames that ZeroMQ received: Rust checks their sizes
 from them (`rust/src/replay/cache_store.rs`). Python handles one header per cache and does no
 per-row work.
 
-Threads: any may call any method. `_lock` guards the counters that clients tell and the refusals,
-`_arrived` wakes calls of `get_batch`; neither is held while the other, the store's or the
-publisher's is taken, but that `get_batch` asks the store for its shortage under `_arrived`. Caches
-are counted by the store, under the lock of the push or the batch, so `stats` agrees with itself.
+Threads: any may call any method. `_lock` guards the counters that clients tell and the refusals;
+no other lock is taken while it is held. Caches are counted by the store, under the lock of the push
+or the batch, so `stats` agrees with itself.
 """
 
 from __future__ import annotations
@@ -35,13 +34,15 @@ from cogrs.limits import (
     SMALL_FRAME,
 )
 from cogrs.replay.net.authenticator import ANYBODY
-from cogrs.replay.net.deadline import Deadline
 from cogrs.replay.net.receive_quota import ReceiveQuota
 from cogrs.replay.net.warn_once import WarnOnce
 from cogrs.replay.priorities import Priorities
+from cogrs.replay.sequence_priority import learned_steps
 from cogrs.replay.serving.client_keys import ClientKeys
 from cogrs.replay.serving.log_file import LogFile
 from cogrs.replay.serving.message_assembler import MessageAssembler
+from cogrs.replay.serving.sample_source import SampleSource
+from cogrs.replay.serving.server_limiter import ServerLimiter
 from cogrs.replay.serving.stats_reporter import StatsReporter
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import REASONS, WireError, decode, digest_of, encode, row_bytes, sizes_of
@@ -50,6 +51,7 @@ from cogrs.validation import check_count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cogrs._core import RateLimiter
     from cogrs.replay.batch import AnyBatch
     from cogrs.replay.net.authenticator import Identity
 
@@ -64,6 +66,8 @@ _OF_SAMPLERS = ("samples_request", "priorities", "publish")
 _MOST_COUNTERS = 65_536
 """Clients whose totals are remembered, those that told theirs last."""
 
+_NOTHING_TOLD = (0, 0, 0, 0)
+
 
 class ServerState:
     """The caches, counters, log file and keys of a server."""
@@ -77,6 +81,7 @@ class ServerState:
         *,
         ids: bool = False,
         nstep: bool = False,
+        limiter: RateLimiter | None = None,
     ) -> None:
         """Keep the newest `n_caches` caches of memories like this one; with 0 refuse caches.
 
@@ -89,13 +94,15 @@ class ServerState:
         """Publishes priorities, given topic and message; None: they are dropped."""
         self.publish_for_client: Callable[[bytes, bytes], object] | None = None
         """Publishes a message, given digest of the topic and contents; likewise."""
+        if limiter is not None and self._n_caches == 0:
+            raise ValueError(f"limiter: expected None, for {_NO_CACHES}")
+        self.limiter = None if limiter is None else ServerLimiter(limiter, learned_steps(memory))
+        self._source = SampleSource(memory, self._n_caches, self.caches, self.limiter)
         self._ids = ids
         self._nstep = nstep
         self._reporter = StatsReporter(log_seconds)
-        self._closed = False
         self._memory = memory
         self._digest = digest_of(memory)
-        self._arrived = threading.Condition()
         self._lock = threading.Lock()
         self.total_episodes = self.total_steps = 0  # that clients have closed
         self.total_caches = 0  # that have arrived, whole ones only
@@ -103,7 +110,8 @@ class ServerState:
         self.total_refused = 0  # messages that were dropped or refused
         self._refused = dict.fromkeys(REASONS, 0)
         self._counters: dict[int, tuple[int, ...]] = {}
-        """The largest totals of each client; the one that has been silent longest comes first."""
+        """The largest totals of each client; the one that has been silent longest comes first.
+        With a rate limiter, a client that has asked for sizes begins at 0."""
         self._client_keys = ClientKeys()
         self._assembler = MessageAssembler()
         self._answers_dropped = 0
@@ -132,7 +140,6 @@ class ServerState:
 
     def answer(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> list[Any]:
         """Return the frames of the reply to a request; a bad one is refused with the reason."""
-        uuid = self._memory.uuid
         try:
             header = _request(frames)
             kind = header.WhichOneof("body")
@@ -142,25 +149,26 @@ class ServerState:
             match kind:
                 case "publish":
                     source = sender.key, header.sender, header.publish.number
-                    return [encode(uuid, **self._publish(source, header.publish, frames[1:]))]
+                    return [self._reply(**self._publish(source, header.publish, frames[1:]))]
                 case "sizes_request":
+                    self._expect(header.sender)
                     sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
-                    return [encode(uuid, sizes=sizes)]
+                    return [self._reply(sizes=sizes)]
                 case "counter":
                     self._client_keys.check(header.sender, sender.key)
                     self._count(header.sender, header.counter)
-                    return [encode(uuid, counter_reply=pb.CounterReply())]
+                    return [self._reply(counter_reply=pb.CounterReply())]
                 case "samples_request":
-                    samples, columns = self._give(header.samples_request)
-                    return [encode(uuid, samples=samples), *columns]
+                    samples, columns = self._give(header.sender, header.samples_request)
+                    return [self._reply(samples=samples), *columns]
                 case "priorities":
                     self._publish_priorities(header.priorities)
-                    return [encode(uuid, priorities_reply=pb.PrioritiesReply())]
+                    return [self._reply(priorities_reply=pb.PrioritiesReply())]
                 case _:
                     raise WireError(f"{kind or 'nothing'} as a request", "kind")
         except WireError as error:
             self.refuse(frames[0] if frames else None, error)
-            return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
+            return [self._reply(refusal=pb.Refusal(reason=str(error)))]
 
     def take(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> None:
         """Take a pushed message; one that is not of this protocol is dropped and counted."""
@@ -199,17 +207,7 @@ class ServerState:
         """See `ReplayMemoryServer.get_batch`."""
         if self._n_caches == 0:
             raise RuntimeError(f"get_batch: {_NO_CACHES}")
-        if wait is None:
-            return self.caches.get_batch(batch_size, out=out)
-        deadline = Deadline.of("wait", wait)
-        while True:
-            self._wait(batch_size, deadline)
-            try:
-                return self.caches.get_batch(batch_size, out=out)
-            except RuntimeError:
-                # Unless somebody else took them meanwhile, waiting does not help.
-                if self.caches.shortage(batch_size) is None:
-                    raise
+        return self._source.get_batch(batch_size, wait, out)
 
     def tick(self) -> None:
         """Flush the log file and log the rates when it is time; to be called often."""
@@ -243,6 +241,7 @@ class ServerState:
             total_steps=steps,
             refused=refused,
             answers_dropped=answers_dropped,
+            limiter=None if self.limiter is None else self.limiter.stats(),
             published=published,
             publications_dropped=dropped,
             log_lines=self.log_file.total_lines,
@@ -250,20 +249,15 @@ class ServerState:
 
     def wake(self) -> None:
         """Wake all calls that wait, for the server is closed."""
-        with self._arrived:
-            self._closed = True
-            self._arrived.notify_all()
+        self._source.close()
 
-    def _wait(self, batch_size: int, deadline: Deadline) -> None:
-        with self._arrived:
-            while (shortage := self.caches.shortage(batch_size)) is not None:
-                if self._closed:
-                    raise RuntimeError("this ReplayMemoryServer is closed")
-                if deadline.passed:
-                    raise TimeoutError(f"get_batch: {shortage}")
-                self._arrived.wait(deadline.left)
+    def _reply(self, **body: Any) -> bytes:
+        """Return the header of a reply."""
+        if self.limiter is not None:
+            body["allowance"] = self.limiter.allowance()
+        return encode(self._memory.uuid, **body)
 
-    def _give(self, request: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
+    def _give(self, sampler: int, request: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
         rows = request.rows
         if rows > MOST_SAMPLES:
             text = f"{rows} samples; one request may ask for at most {MOST_SAMPLES}"
@@ -273,9 +267,10 @@ class ServerState:
             text = f"{rows} samples, more than fit into an answer of {LARGEST_REPLY} bytes"
             raise WireError(text, "size")
         try:
-            weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(rows)
+            given = self._source.give(sampler, rows)
         except MemoryError:
             raise WireError(f"{rows} samples: too little memory for them", "cache") from None
+        weight_sum, unused, flags, frame_stack, columns, shortage = given
         samples = pb.Samples(
             number=request.number,
             rows=rows if columns else 0,
@@ -341,20 +336,36 @@ class ServerState:
             raise WireError("a cache of other cache_flags or frame_stack", "layout")
         with self._lock:
             self.total_caches += 1
-        with self._arrived:
-            self._arrived.notify_all()
+        self._source.note_cache()
+
+    def _expect(self, sender: int) -> None:
+        """Count all that a client will tell, for the rate limiter: it is new here."""
+        if self.limiter is not None:
+            with self._lock:
+                self._remember(sender, self._counters.get(sender, _NOTHING_TOLD))
 
     def _count(self, sender: int, counter: pb.Counter) -> None:
-        totals = counter.episodes, counter.steps, counter.dropped
+        totals = counter.episodes, counter.steps, counter.dropped, counter.insert_wait_us
         with self._lock:
-            known = self._counters.pop(sender, (0, 0, 0))
-            self._counters[sender] = largest = tuple(map(max, known, totals))
-            if len(self._counters) > _MOST_COUNTERS:
-                del self._counters[next(iter(self._counters))]
-            episodes, steps, dropped = (new - old for new, old in zip(largest, known, strict=True))
+            is_known = sender in self._counters
+            known = self._counters.get(sender, _NOTHING_TOLD)
+            largest = tuple(map(max, known, totals))
+            self._remember(sender, largest)
+            new = tuple(now - before for now, before in zip(largest, known, strict=True))
+            episodes, steps, dropped, waited = new
             self.total_episodes += episodes
             self.total_steps += steps
             self.total_dropped += dropped
+        # What a client has told an earlier server is about samples that were taken there.
+        if is_known:
+            self._source.note_inserts(0 if counter.restored else steps, waited)
+
+    def _remember(self, sender: int, totals: tuple[int, ...]) -> None:
+        """Remember the totals of the client that has told something last; `_lock` is held."""
+        self._counters.pop(sender, None)
+        self._counters[sender] = totals
+        if len(self._counters) > _MOST_COUNTERS:
+            del self._counters[next(iter(self._counters))]
 
 
 def _header(frames: list[zmq.Frame]) -> pb.Header:
@@ -362,7 +373,7 @@ def _header(frames: list[zmq.Frame]) -> pb.Header:
         raise WireError("no frames where a header is expected", "frames")
     if len(frames[0]) > SMALL_FRAME:
         raise WireError(
-            f"a header of {len(frames[0])} bytes, at most {SMALL_FRAME} are taken", "size"
+            f"a header of {len(frames[0])} bytes; at most {SMALL_FRAME} are allowed", "size"
         )
     return decode(frames[0])
 

@@ -1,0 +1,126 @@
+"""Environments for tests of vectors, which worker processes import too."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from tests.collector.sample_environments import Free
+
+Info = dict[str, Any]
+
+
+class Rich(gymnasium.Env[Any, Any]):
+    """Shows a number of its own, the seed and the step, and has infos of many types."""
+
+    observation_space = spaces.Box(-1e9, 1e9, (3,), np.float32)
+    action_space = spaces.Discrete(5)
+    metadata: Info = {"render_modes": ["rgb_array"], "render_fps": 7}  # noqa: RUF012
+
+    def __init__(self, number: int, *, length: int = 4, render_mode: str | None = None) -> None:
+        self.number = number
+        self.length = length
+        self.render_mode = render_mode
+        self.steps = self.seed = 0
+        self.taken: deque[int] = deque(maxlen=3)
+        self.pid = os.getpid()
+
+    def shown(self) -> Any:
+        return np.array([self.number, self.seed, self.steps], np.float32)
+
+    def infos(self) -> Info:
+        return {
+            "int": self.steps,
+            "float": self.steps / 3,
+            "text": f"step {self.steps}",
+            "none": None,
+            "array": np.arange(3) + self.steps,
+            "number": np.float32(self.steps),
+            "flag": np.bool_(self.steps % 2),
+            "list": [1, (2, {"x": np.int16(3)})],
+            "inner": {"a": self.steps, "deep": {"b": np.zeros((2, 2), np.uint8)}},
+            **({"odd": self.steps} if self.steps % 2 else {}),
+        }
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Info]:
+        super().reset(seed=seed)
+        self.seed = int(self.np_random.integers(1_000))
+        self.steps = 0
+        return self.shown(), {**self.infos(), "options": str(options), "first": True}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
+        self.steps += 1
+        self.taken.append(int(action))
+        over = self.steps == self.length + self.number % 2
+        cut = over and self.number % 3 == 0
+        return self.shown(), action / 7, over and not cut, cut, self.infos()
+
+    def render(self) -> Any:
+        return np.full((6, 8, 3), self.steps, np.uint8)
+
+    def add(self, first: int, *, second: int = 0) -> int:
+        return self.number + first + second
+
+    def refuse(self) -> None:
+        raise LookupError("there is nothing", 3)
+
+    def thread(self) -> Any:
+        return threading.get_ident()
+
+    def made_of(self) -> Any:
+        return object()
+
+
+class Sized(Rich):
+    """Has bounds of its own."""
+
+    def __init__(self, number: int, *, wide: bool = False, **more: Any) -> None:
+        super().__init__(number, **more)
+        shape = (4,) if wide else (3,)
+        self.observation_space = spaces.Box(-1e9 * (1 + number), 1e9, shape, np.float32)
+
+
+class Moody(Free):
+    """Fails as the action says: 2 raises, 3 ends the process, 4 hangs."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(length=50)
+        self.number = number
+        self.pid = os.getpid()
+
+    def step(self, action: Any) -> Any:
+        if action == 2:
+            raise ZeroDivisionError("told to")
+        if action == 3:
+            os._exit(7)
+        if action == 4:
+            time.sleep(1_000)
+        return super().step(action)
+
+
+class Words(Free):
+    """Shows text."""
+
+    observation_space = spaces.Text(5)  # type: ignore[assignment]
+
+    def shown(self) -> Any:
+        return "word"
+
+
+class Telling(Free):
+    """Has an info that cannot travel between processes."""
+
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return *rest, ({"odd": object()} if action == 2 else info)
+
+
+def rich_frame(number: int) -> Rich:
+    return Rich(number, render_mode="rgb_array")
