@@ -75,6 +75,9 @@ impl Memory {
         let mut index = std::mem::replace(&mut self.index, SamplingIndex::none());
         let drawn = self.draw_from(&mut index, sampler, count);
         self.index = index;
+        if let Ok(draws) = &drawn {
+            self.count_used_up(&draws.times);
+        }
         drawn
     }
 
@@ -101,7 +104,6 @@ impl Memory {
                 "too few entries for sampler='{sampler}': need {count}, have {have}"
             ))
         })?;
-        self.count_used_up(&times);
         let refs: &[u64] = &self.entry_refs;
         prefetch(refs, prev.iter().copied());
         let next = prev.iter().map(|&slot| self.later(refs, slot)).collect();
