@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too. If empty, they are skipped,
+# Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too, with Stable-Baselines3. If empty, they are skipped,
 # since the default build for Linux is several GB.
 TORCH ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
@@ -51,8 +51,8 @@ $(CORE): Cargo.toml Cargo.lock pyproject.toml README.md build.rs python/cogrs/_c
 	VIRTUAL_ENV='$(abspath $(VENV))' $(BIN)/maturin develop --release --locked --extras demo
 	@touch $@
 
-$(VENV)/torch.stamp: | $(VENV)/pip.stamp
-	$(BIN)/python -m pip install --quiet '$(TORCH)'
+$(VENV)/torch.stamp: pyproject.toml | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet '$(TORCH)' --group test-torch
 	@touch $@
 
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/pip.stamp
@@ -133,6 +133,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/orchestrator.py
 	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py
+	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
 
 # -- outputs ----------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ ALLOWED = {
     "commands": {"demo", "orchestrator", "replay", "sdk"},
     "orchestrator": {"_core", "api"},
     "replay": {"_core", "api"},
+    "sb3": {"_core"},
     "sdk": {"_core", "api"},
     "workers": {"collector", "replay", "sdk"},
     "demo": {"api", "orchestrator", "replay", "sdk", "workers"},

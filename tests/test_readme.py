@@ -22,6 +22,7 @@ WITH_EXAMPLES = (
     "trials",
     "vector-env",
 )
+SB3 = ROOT / "docs/stable-baselines.md"
 PAGES = (README, *(ROOT / f"docs/{name}.md" for name in WITH_EXAMPLES))
 
 
@@ -92,8 +93,15 @@ def test_examples_of_a_page_run_with_pytorch(page, tmp_path, monkeypatch):
     run(page, blocks(page, "python"))
 
 
+@pytest.mark.skipif(find_spec("stable_baselines3") is None, reason="SB3 is not installed")
+def test_examples_with_stable_baselines3_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(SB3, blocks(SB3, "python"))
+
+
 def test_every_page_with_examples_is_run():
-    assert {page for page in ROOT.glob("docs/**/*.md") if blocks(page, "python")} < set(PAGES)
+    pages = {page for page in ROOT.glob("docs/**/*.md") if blocks(page, "python")}
+    assert pages < {*PAGES, SB3}
 
 
 def test_commands_of_the_readme_are_targets_of_the_makefile():

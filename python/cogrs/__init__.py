@@ -104,7 +104,7 @@ __all__ = [
 
 _PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "tls", "workers")
 # Not in `dir`: programs that go through all names may not have these frameworks.
-_FRAMEWORKS = ("jax", "torch")
+_FRAMEWORKS = ("jax", "sb3", "torch")
 _NEEDS_GYMNASIUM = ("VectorEnv",)
 
 register_games_with_gymnasium()

@@ -38,6 +38,7 @@ __all__ = [
     "RequestBatcher",
     "RequestDelivery",
     "SampleMixer",
+    "TransitionWriter",
     "__debug_build__",
     "__version__",
     "builtin_columns",
@@ -1321,6 +1322,112 @@ class RateLimiter:
         """Return why not one entry may be inserted, and what would free it; or None."""
     def _inserts_left(self, inserts: int, samples: int, removed: int) -> int | None:
         """Return how many entries may still be inserted with these counts; None without a limit."""
+
+# -- transition_writer.rs -------------------------------------------------------------------------
+
+@final
+class TransitionWriter:
+    """Writes transitions of several environments into a memory, whose steps can be drawn at once.
+
+    Each observation is stored once: the `next_obs` of a step is the `obs` of the next. Where `obs`
+    is not the last `next_obs`, another episode begins, and the old one keeps its `next_obs`. With
+    `frame_stack` k an observation is a stack of k of the memory's states along its first axis,
+    oldest first.
+
+    The info of an entry is `(call * num_envs + environment) << 2`, plus 1 where its episode ended,
+    plus 2 where it was truncated; so that of a next is the number of the step after.
+
+    Args:
+        memory: A memory with info uint64 of shape () and reward of shape (). Its `sampler` is
+            "uniform" or "prioritized", its `remover` "fifo", and it has no limiter, views,
+            recurrent states or `max_times_sampled`. Nothing else may write into it, and while
+            episodes are open no other samplers draw from it.
+        num_envs: Environments, N >= 1.
+        capacity: The newest steps of each environment that are kept, >= 1; older ones are dropped
+            with the piece of their episode.
+        piece: Steps of a piece at most, >= 1. With `max_step` N * (capacity + piece + 2 *
+            (frame_stack + multi_step) + 4) and a `frame_stack` of 1 the memory holds the newest
+            half of `capacity`, however short episodes are.
+        timeouts: Whether `infos` say which episodes were truncated.
+        added: Calls that were made before, of a memory that was loaded.
+
+    Raises:
+        ValueError: The memory has other fields or settings, or a number is out of range.
+        TypeError: An argument has the wrong type.
+        RuntimeError: In a forked child.
+    """
+
+    def __new__(
+        cls,
+        memory: ReplayMemory,
+        num_envs: int,
+        capacity: int,
+        *,
+        piece: int,
+        timeouts: bool = True,
+        added: int = 0,
+    ) -> Self: ...
+    def add(
+        self,
+        obs: npt.ArrayLike,
+        next_obs: npt.ArrayLike,
+        action: npt.ArrayLike,
+        reward: npt.ArrayLike,
+        done: npt.ArrayLike,
+        infos: Sequence[Mapping[str, Any]] | Mapping[str, Any],
+    ) -> bool:
+        """Add a step of each environment, or after an error nothing.
+
+        Args:
+            obs: Observations, (N, *observation) of the state's dtype; others are converted by the
+                'same_kind' rule.
+            next_obs: Those after the step, likewise.
+            action: Actions, likewise; any shape of as many elements.
+            reward: Rewards (N,), finite.
+            done: Whether the episode ended, (N,).
+            infos: A dict for each environment, or one dict of arrays. "TimeLimit.truncated" says
+                that an episode was truncated.
+
+        Returns:
+            False, and nothing is added, where frames of `obs` and `next_obs` do not overlap. Where
+            an episode terminated they need not: only the newest frame of `next_obs` is kept.
+
+        Raises:
+            ValueError: A shape differs, a reward is not finite, or the memory has got settings or
+                views that are refused at the construction.
+            TypeError: A dtype cannot be converted, or `infos` has the wrong type.
+            RuntimeError: The memory is too small for the open episodes, or its `frame_stack` has
+                changed.
+        """
+    def sample(self, batch_size: int, *, beta: float | None = None) -> tuple[npt.NDArray[Any], ...]:
+        """Draw steps by the memory's `sampler`, as `ReplayMemory.sample` does.
+
+        Args:
+            batch_size: How many, B >= 1.
+            beta: Exponent of importance weights, finite and >= 0; None leaves them and ids out.
+
+        Returns:
+            Observations (B, *observation), actions (B, *action), the observations `multi_step`
+            steps later or where the episode ended before, and float32 (B, 1): 1 where it
+            terminated by then, the discounted sum of the rewards until then, and `discount_factor`
+            to the power of the steps until then. With `beta` there follow importance weights (B,
+            1), the largest of which is 1, and ids uint64 (B,).
+
+        Raises:
+            ValueError: `batch_size` < 1, or `beta` is out of range.
+            RuntimeError: Nothing can be drawn, or the memory's `frame_stack` has changed.
+        """
+    def finish(self) -> None:
+        """Close all open episodes, as if they had been truncated here."""
+    @property
+    def added(self) -> int:
+        """Calls of `add` that added steps, and those made before."""
+    def held(self, *, observations: bool = True) -> Batch:
+        """Return all steps that the memory holds, each with the state one step later.
+
+        Args:
+            observations: Whether states are among the fields.
+        """
 
 # -- cache.rs -------------------------------------------------------------------------------------
 

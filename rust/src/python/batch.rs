@@ -126,7 +126,7 @@ fn limit(memory: &Memory, view: Option<u64>) -> Result<u32> {
     })
 }
 
-fn importance(
+pub(super) fn importance(
     memory: &Memory,
     view: Option<u64>,
     draws: &Draws,

@@ -7,6 +7,7 @@
 //! | its constructors for spaces of Gymnasium | `spaces` |
 //! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
 //! | `ReplayWriter`: the calls that write; `ReplayView` | `writer`; `view` |
+//! | `TransitionWriter`, for buffers of other libraries | `transition_writer` |
 //! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
 //! | which columns and which class a kind of batch has | `batch_kind` |
 //! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
@@ -89,6 +90,7 @@ mod settings;
 mod spaces;
 mod template;
 mod tensor_spec;
+mod transition_writer;
 mod value_bytes;
 mod view;
 mod wait;
@@ -119,6 +121,8 @@ mod core_module {
     use super::rate_limiter::RateLimiter;
     #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
+    #[pymodule_export]
+    use super::transition_writer::TransitionWriter;
     #[pymodule_export]
     use super::view::ReplayView;
     #[pymodule_export]

@@ -65,7 +65,8 @@ impl Memory {
         }
         if let Some(order) = &mut self.removal {
             let refs = slots.iter().map(|&slot| EntryRef(self.entry_refs[slot as usize]));
-            refs.for_each(|entry| order.change(entry.index() as u32));
+            let closed = |entry: &EntryRef| self.episodes[entry.index()].ending.is_some();
+            refs.filter(closed).for_each(|entry| order.change(entry.index() as u32));
         }
         // The last weight of an id given twice counts everywhere.
         for ((&slot, &inside), number) in slots.iter().zip(&inside).zip(&mut made) {
@@ -128,7 +129,8 @@ impl Memory {
                 continue;
             };
             let episode = &self.episodes[index as usize];
-            if episode.ending.is_some() && (step as usize) < episode.actions() {
+            let drawn = episode.ending.is_some() || episode.growing;
+            if drawn && (step as usize) < episode.actions() {
                 let inside = self.interior(episode).contains(&(step as usize));
                 let slot = episode.slot_of(step) as u32;
                 updates.push(PriorityUpdate { slot, inside, priority });

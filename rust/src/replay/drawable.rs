@@ -1,4 +1,4 @@
-//! Which closed entries can be drawn, and with which weight.
+//! Which entries can be drawn, and with which weight.
 
 use std::ops::Range;
 
@@ -42,9 +42,11 @@ impl Memory {
     pub(super) fn mask_borders(&mut self) {
         self.index.forget_order();
         self.views.iter_mut().for_each(|view| view.index.forget_order());
-        for &index in &self.closed {
+        let shown: Vec<u32> = self.closed.iter().copied().chain(self.growing()).collect();
+        for index in shown {
             let episode = &self.episodes[index as usize];
             let inside = self.interior(episode);
+            let closed = episode.ending.is_some();
             for extent in episode.extents() {
                 let slots = extent.run.start as usize..extent.run.end() as usize;
                 let weights = self.weights[slots.clone()].iter().enumerate();
@@ -56,12 +58,21 @@ impl Memory {
                     let leaves = self.weights[slots.clone()].iter().enumerate();
                     let leaves = leaves.map(|(offset, entry)| {
                         let valid = inside.contains(&(extent.first as usize + offset));
-                        leaf(view.index.weight(slots.start + offset), valid && entry.base > 0.0)
+                        let drawn = closed && valid && entry.base > 0.0;
+                        leaf(view.index.weight(slots.start + offset), drawn)
                     });
                     let leaves: Vec<f32> = leaves.collect();
                     view.index.set_run(slots.start, leaves.into_iter());
                 }
             }
+        }
+    }
+
+    /// Takes the steps of an open episode that is dropped out of the draws.
+    pub(super) fn stop_drawing(&mut self, index: u32) {
+        let episode = &self.episodes[index as usize];
+        if episode.growing {
+            episode.pieces().for_each(|slots| self.index.remove_run(slots));
         }
     }
 

@@ -66,12 +66,14 @@ pub struct Episode {
     /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
     pub reserve: SlotRun,
     pub ending: Option<Ending>,
+    /// Whether its steps can be drawn while it is open, when its last entry is the final state so far.
+    pub growing: bool,
 }
 
 impl Episode {
     pub fn new(serial: u64) -> Self {
-        let reserve = SlotRun::default();
-        Self { serial, extents: SmallVec::new(), len: 0, number: 0, reserve, ending: None }
+        let (extents, reserve) = (SmallVec::new(), SlotRun::default());
+        Self { serial, extents, len: 0, number: 0, reserve, ending: None, growing: false }
     }
 
     /// Entries, the final state's included.
@@ -79,7 +81,7 @@ impl Episode {
         self.len as usize
     }
     pub fn has_final_state(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.final_state)
+        self.ending.as_ref().map_or(self.growing, |ending| ending.final_state)
     }
 
     /// Entries with an action: all but the final state.

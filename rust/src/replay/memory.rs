@@ -262,6 +262,7 @@ impl Memory {
     /// Drops an open episode with its entries. Fails with [`Error::State`] when it is not open.
     pub fn abort(&mut self, serial: u64) -> Result<()> {
         let index = self.open_index(serial)?;
+        self.stop_drawing(index);
         let episode = self.forget(index);
         self.used_by_open -= episode.len();
         self.free_slots.put_back(episode.reserve);
@@ -275,10 +276,16 @@ impl Memory {
     pub fn clear(&mut self) {
         while self.evict(0) {}
         for index in std::mem::take(&mut self.open) {
+            self.stop_drawing(index);
             self.forget(index);
         }
         self.used_by_open = 0;
         self.free_slots = FreeSlots::new(self.capacity as u32);
+    }
+
+    /// The open episodes whose steps can be drawn.
+    pub(super) fn growing(&self) -> impl Iterator<Item = u32> {
+        self.open.iter().copied().filter(|&index| self.episodes[index as usize].growing)
     }
 
     /// Takes at most `count` adjacent slots for the next entries of an open episode; there is room.

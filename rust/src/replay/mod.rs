@@ -10,6 +10,8 @@
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
+//! | how steps of open episodes can be drawn | [`growing`] |
+//! | how steps of several environments become such episodes | [`transition_writer`] |
 //! | how transitions are drawn, and what a sample contains | [`transition`] |
 //! | which samplers there are; how each chooses | [`sampler`]; `draw` |
 //! | what draws choose from: weights, counts, limits | `sampling_index`, with `drawable_counts` and `times_sampled` |
@@ -39,7 +41,7 @@
 //! step in 8 bytes, from which the id is computed.
 //!
 //! **Weights.** Each slot has an initial weight (times the episode's multiplier), a weight, and a leaf of the sum tree. The
-//! leaf is the weight, or 0 for a free slot, an open episode, and an entry that `frame_stack`, `frame_padding` or
+//! leaf is the weight, or 0 for a free slot, an open episode that does not grow, and an entry that `frame_stack`, `frame_padding` or
 //! `multi_step` would take out of its episode. Changing one of those three rewrites the leaves; weights stay.
 //!
 //! **Late corrections.** A closed episode keeps the settings that it was closed with, shared with its neighbours, so a late
@@ -72,6 +74,7 @@ mod eviction;
 pub(crate) mod finite;
 mod footprint;
 mod free_slots;
+pub mod growing;
 pub mod importance;
 mod limiter_counts;
 pub mod mapped_array;
@@ -95,5 +98,6 @@ mod storage;
 pub mod sum_tree;
 mod times_sampled;
 pub mod transition;
+pub mod transition_writer;
 pub mod view;
 pub mod views;

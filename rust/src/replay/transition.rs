@@ -75,9 +75,10 @@ impl Memory {
         let mut index = std::mem::replace(&mut self.index, SamplingIndex::none());
         let drawn = self.draw_from(&mut index, sampler, count);
         self.index = index;
-        let drawn = drawn?;
-        self.count_used_up(&drawn.times);
-        Ok(drawn)
+        if let Ok(draws) = &drawn {
+            self.count_used_up(&draws.times);
+        }
+        drawn
     }
 
     /// Draws from an index over this memory's entries, the memory's own or a view's.
@@ -129,6 +130,7 @@ impl Memory {
     }
 
     fn check_index(&self, index: &SamplingIndex, sampler: Sampler) -> Result<()> {
+        self.check_growing(sampler)?;
         let weighted = sampler.is_weighted();
         let count = if weighted { index.num_sampleable() } else { index.num_drawable() };
         if count > 0 { Ok(()) } else { Err(Error::TooFew(self.why_nothing(index))) }
@@ -154,7 +156,7 @@ impl Memory {
     }
 
     fn why_nothing(&self, index: &SamplingIndex) -> String {
-        if self.closed.is_empty() {
+        if self.closed.is_empty() && self.growing().next().is_none() {
             return "nothing to sample: no episode has been closed yet".into();
         }
         let (stack, steps) = (self.settings.frame_stack, self.settings.multi_step);
