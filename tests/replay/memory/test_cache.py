@@ -9,7 +9,7 @@ from cogrs._core import CacheStore
 from tests.replay.build import memory
 from tests.replay.stores import columns, empty, push
 
-BAD_WEIGHTS = [np.nan, np.inf, -np.inf, 0.0, -1.0, -0.0]
+BAD_WEIGHTS = [np.nan, np.inf, -np.inf, -1.0]
 BAD_SUMS = [np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0, 1e300]
 
 
@@ -22,6 +22,13 @@ def test_weight_that_no_memory_gives_is_refused(weight: float, at: int) -> None:
     with pytest.raises(ValueError, match="weight"):
         store.push(3, 1.0, [weights.view(np.uint8), columns([1, 2, 3])[1]])
     assert len(store) == 0
+
+
+def test_weight_of_zero_which_a_uniform_sampler_draws_is_taken() -> None:
+    _, store = empty(1)
+    weights = np.zeros(3, np.float32)
+    store.push(3, 1.0, [weights.view(np.uint8), columns([1, 2, 3])[1]])
+    assert len(store) == 1
 
 
 @pytest.mark.parametrize("weight_sum", BAD_SUMS)
