@@ -274,7 +274,7 @@ def test_view_cannot_be_pickled_and_outlives_its_memory():
         view.__reduce_ex__(2)
 
 
-def test_rate_limiter_counts_entries_used_up_by_the_memory_and_not_those_of_views():
+def test_rate_limiter_counts_entries_that_the_memory_used_up_but_not_its_views():
     templates = (TEMPLATES[name] for name in FIELDS)
     rem = ReplayMemory(
         *templates, 16, limiter=RateLimiter.min_size(1), max_times_sampled=2, sampler="fifo"
