@@ -803,8 +803,8 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             RuntimeError: There are too few entries and `wait` is None, without a limiter or with
-                one that lets no entries come either; the text says how many, or why none can be
-                drawn. Nothing is counted as given.
+                one that lets no entries come either, in a memory without views; the text says how
+                many, or why none can be drawn. Nothing is counted as given.
             TimeoutError: There were too few entries, or the rate limiter did not allow the batch,
                 for `wait` seconds; the text names the clause, the counts and what would free it.
                 Nothing is counted as given.
@@ -1067,8 +1067,10 @@ class ReplayMemory(ReplayWriter):
 
         Open episodes are dropped. Until the call is complete both contents take memory, and after
         an error nothing has changed. The uuid stays; ids are those of the file. Views of both are
-        kept: one that only this memory has gets the weights of a new view. The rate limiter stays,
-        with the counts of the file, or as if the restored entries had just been inserted.
+        kept: one that only this memory has, or with another exponent under settings="mine", gets
+        the weights of a new view. The rate limiter stays, with the counts of the file, or as if the
+        restored entries had just been inserted. `total_episodes` and `total_steps` never decrease:
+        they are those of the file if these are larger.
 
         Args:
             path: The file, of a memory with the same templates and the same `max_step`.

@@ -142,15 +142,19 @@ pub(super) fn importance(
                 None => memory.min_weight(),
                 Some(key) => memory.view(key)?.min_weight(),
             };
-            // The batch may have used the smallest up.
-            let weights = draws.weights.iter().copied();
-            let smallest = weights.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
-            Largest::OfAll(f64::from(smallest))
+            largest_of_all(left, &draws.weights)
         }
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
     let count = draws.sampleable as u64;
     importance_weights(&weights, options.beta, draws.total, count, largest)
+}
+
+/// The largest importance weight where `left` is the smallest sampling weight after the draw of `drawn`, 0 for none.
+pub(super) fn largest_of_all(left: f32, drawn: &[f32]) -> Largest {
+    // The batch may have used the smallest up.
+    let weights = drawn.iter().copied().chain((left > 0.0).then_some(left));
+    Largest::OfAll(f64::from(weights.fold(f32::MAX, f32::min)))
 }
 
 pub(super) fn copy_values<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
@@ -215,6 +219,8 @@ pub fn draw<'py>(
         let mut is_drawn = false;
         let batch = make(py, handle, &plan, out, |parts| {
             is_drawn = handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
+                // To close a view ends waits for the rate limiter too.
+                view.map(|key| memory.view(key)).transpose()?;
                 if let Some(reason) = memory.sample_shortage(rows) {
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }

@@ -154,7 +154,7 @@ impl ReplayMemory {
         lines!(text, "{}", settings, cache_size max_episode reuse_cache);
         lines!(text, "{:?}", settings, discount_factor reward_coeff);
         writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
-        lines!(text, "{}", settings, new_priority priority_epsilon frame_padding);
+        lines!(text, "{}", settings, new_priority priority_epsilon frame_padding sequence_eta);
         lines!(text, "{}", settings, sampler max_times_sampled remover);
         if let Some(limiter) = self.handle.limiter {
             writeln!(text, "  limiter: {}", RateLimiter(limiter).__repr__())?;

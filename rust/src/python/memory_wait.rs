@@ -97,7 +97,7 @@ impl MemoryHandle {
     }
 }
 
-/// Fails when a call would wait for ever: for entries, while the rate limiter lets none come.
+/// Fails when a call would wait for ever: for entries, while the rate limiter lets none come and no views draw.
 fn possible<T>(
     memory: &mut Memory,
     wait: Wait,
@@ -106,6 +106,8 @@ fn possible<T>(
     let result = attempt(memory)?;
     if let Attempt::NotYet(Shortage::Entries(text)) = &result
         && wait == Wait::ForEver
+        // What others draw, by views of their own, may let entries in.
+        && memory.views().is_empty()
         && let Some(limited) = memory.insert_shortage()
     {
         return Err(Error::State(format!("{text}; and no entries can come: {limited}")));

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::python::args::{Normalize, size};
-use crate::python::batch::{DrawArgs, Outcome, arrays, copy_values, entry};
+use crate::python::batch::{DrawArgs, Outcome, arrays, copy_values, entry, largest_of_all};
 use crate::python::exit::call_python;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::memory_wait::{Attempt, Shortage};
@@ -112,13 +112,7 @@ fn importance(memory: &Memory, draws: &SequenceDraws, kind: SequenceKind) -> Res
     }
     let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
-        Normalize::All => {
-            let left = memory.min_sequence_weight();
-            // The batch may have used the smallest up.
-            let weights = draws.weights.iter().copied();
-            let smallest = weights.chain((left > 0.0).then_some(left)).fold(f32::MAX, f32::min);
-            Largest::OfAll(f64::from(smallest))
-        }
+        Normalize::All => largest_of_all(memory.min_sequence_weight(), &draws.weights),
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
     importance_weights(&weights, options.beta, draws.total, draws.sampleable as u64, largest)

@@ -51,11 +51,14 @@ impl Memory {
         // Writers that have an episode open here must not find one of that number there.
         made.next_serial = made.next_serial.max(self.next_serial);
         made.next_view = made.next_view.max(self.next_view);
+        // What is closed from now on has to show to those who know the totals, which count the larger of two.
+        made.totals.episodes = made.totals.episodes.max(self.totals.episodes);
+        made.totals.steps = made.totals.steps.max(self.totals.steps);
         *self = made;
         Ok(())
     }
 
-    /// Gives the views of this memory to another, with its weights where it has one of the name and settings.
+    /// Gives the views of this memory to another, with its weights where it has one of the name and exponent.
     fn keep_views(&self, made: &mut Self, settings: SettingsOf) -> Result<()> {
         made.next_view = made.next_view.max(self.next_view);
         // Keys of views that only the file has must be new here.
@@ -68,9 +71,16 @@ impl Memory {
             let key = match at {
                 Some(at)
                     if settings != SettingsOf::Memory
-                        || made.views[at].settings == mine.settings =>
+                        || made.views[at].settings.priority_exponent
+                            == mine.settings.priority_exponent =>
                 {
-                    made.views[at].key
+                    let view = &mut made.views[at];
+                    if settings == SettingsOf::Memory {
+                        // Weights and counts of the file are right under another sampler or limit.
+                        view.index.set_limit(mine.settings.max_times_sampled)?;
+                        view.settings = mine.settings.clone();
+                    }
+                    view.key
                 }
                 _ => {
                     if let Some(at) = at {
@@ -82,6 +92,8 @@ impl Memory {
             let at = made.position_of_view(key)?;
             made.views[at].key = mine.key;
         }
+        // Other limits hide other entries.
+        made.mask_borders();
         Ok(())
     }
 

@@ -7,7 +7,7 @@ import pytest
 
 from cogrs import ReplayMemory
 from tests.replay.build import OTHER_SETTINGS, UNIFORM, add_uniform, memory, step, vector_memory
-from tests.replay.network import made
+from tests.replay.network import made, pair
 
 
 def saved(path: Any, **changes: Any) -> ReplayMemory:
@@ -146,6 +146,26 @@ def test_view_whose_settings_differ_is_a_difference_too(tmp_path):
     assert (view.priority_exponent, view.weight_sum) == (1, 7)
 
 
+def test_view_keeps_weights_and_counts_of_the_file_under_my_sampler_and_limit(tmp_path):
+    file = memory(16)
+    first = add_uniform(file, 5)
+    theirs = file.view("v", priority_exponent=1.0, sampler="fifo", max_times_sampled=2)
+    theirs.update_priority(first, 5.0)
+    theirs.sample(2)
+    theirs.sample(1)
+    file.save(tmp_path / "file")
+    for limit, times in ((3, [3, 2, 1, 1]), (1, [1, 1]), (0, None)):
+        rem = memory(16)
+        view = rem.view("v", priority_exponent=1.0, sampler="lifo", max_times_sampled=limit)
+        rem.restore(tmp_path / "file", "mine")
+        assert (view.sampler, view.max_times_sampled) == ("lifo", limit)
+        assert view.weight_sum == (2 if limit == 1 else 8)
+        drawn = view.sample(view.num_drawable, sampler="fifo")
+        assert (
+            getattr(drawn, "times_sampled", None) is times or drawn.times_sampled.tolist() == times
+        )
+
+
 def test_memory_of_a_server_is_restored_in_place(tmp_path):
     saved(tmp_path / "file", cache_size=5)
     with made(1, max_step=16) as server:
@@ -178,3 +198,16 @@ def test_recorder_goes_on_after_its_memory_was_emptied(emptied, by_hand, tmp_pat
     add(3)
     add(4, yes)
     assert [rem.episode(k).entries.s.tolist() for k in range(rem.num_episode())] == [[3, 4, 5]] * 2
+
+
+def test_steps_closed_after_a_restore_of_smaller_totals_are_told_to_the_server(tmp_path):
+    with pair(1) as (server, client):
+        add_uniform(client.rem, 5)
+        client.rem.save(tmp_path / "file")
+        add_uniform(client.rem, 20)
+        client.update_counter()
+        client.rem.restore(tmp_path / "file")
+        assert (client.rem.num_entry, client.rem.total_steps) == (5, 25)
+        add_uniform(client.rem, 7)
+        client.update_counter()
+        assert (server.total_episodes, server.total_steps) == (3, 32)

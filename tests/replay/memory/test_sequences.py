@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from cogrs import RateLimiter, importance_weights
 from cogrs.replay import NStepSequences, NStepWeightedSequences, Sequences, WeightedSequences
+from tests.replay.build import memory as plain_memory
+from tests.replay.build import steps
 from tests.replay.sequence_steps import episode, memory
 
 
@@ -290,3 +292,18 @@ def test_too_few_steps_after_the_learned_ones_are_refused_before_a_wait() -> Non
     episode(rem, 12)
     with pytest.raises(ValueError, match="after: expected at least multi_step=1"):
         rem.sample_sequences(2, 4, nstep_return=True, wait=0.1)
+
+
+def test_importance_weights_by_the_memory_count_anchors_that_the_batch_uses_up() -> None:
+    rem = plain_memory(64, max_times_sampled=1, priority_exponent=1.0)
+    episode_of_8 = steps(8, r=np.float32(range(8)), v=np.zeros(8, np.float32))
+    rem.add_episode(**episode_of_8, final_state=9)
+    left = 7
+    unlimited = plain_memory(64, priority_exponent=1.0)
+    unlimited.add_episode(**episode_of_8, final_state=9)
+    weights = unlimited.sample_sequences(left, 2, sampler="fifo").weight.tolist()
+    for _ in range(left):
+        drawn = rem.sample_sequences(1, 2, beta=0.5, normalize="memory")
+        expected = (drawn.weight / min(weights)) ** -0.5
+        np.testing.assert_allclose(drawn.importance_weight, expected, rtol=1e-6)
+        weights.remove(drawn.weight.item())

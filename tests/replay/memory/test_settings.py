@@ -258,3 +258,10 @@ def test_max_episode_is_enforced_at_the_next_close() -> None:
     assert rem.num_episode() == 3
     build.add_uniform(rem, 2, 30)
     assert build.contents(rem) == [[30, 31]]
+
+
+def test_print_info_shows_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    vector_memory(2, **build.OTHER_SETTINGS).print_info()
+    lines = capsys.readouterr().out.splitlines()
+    for name in build.OTHER_SETTINGS:
+        assert any(line.startswith(f"  {name}: ") for line in lines)

@@ -1,6 +1,7 @@
 """Views: weights, counts and limits of several learners over one set of entries."""
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,42 @@ def test_close_ends_a_wait_for_entries_of_the_view():
         view.sample(1, wait=60)
 
 
+def test_close_ends_a_wait_of_the_view_for_the_rate_limiter():
+    templates = (TEMPLATES[name] for name in FIELDS)
+    rem = ReplayMemory(*templates, 16, limiter=RateLimiter.min_size(9))
+    add_uniform(rem, 4)
+    view = rem.view("v")
+    threading.Timer(0.1, view.close).start()
+    with pytest.raises(RuntimeError, match=r"this view was closed"):
+        view.sample(1, wait=60)
+
+
+def test_fast_view_waits_until_a_slow_one_has_let_entries_in():
+    templates = (TEMPLATES[name] for name in FIELDS)
+    rem = ReplayMemory(*templates, 64, limiter=RateLimiter(2.0, 1, 4.0))
+    fast, slow = (rem.view(k, sampler="fifo", max_times_sampled=1) for k in ("fast", "slow"))
+
+    def insert() -> None:
+        for k in range(10):
+            rem.add_episode(**steps(2, 2 * k), **UNIFORM, final_state=0, wait=60)
+
+    given: list[int] = []
+
+    def learn() -> None:
+        for _ in range(10):
+            given.extend(fast.sample(2).prev.s.ravel().tolist())
+
+    threads = [threading.Thread(target=each) for each in (insert, learn)]
+    for each in threads:
+        each.start()
+    for _ in range(10):
+        time.sleep(0.02)
+        slow.sample(2, wait=60)
+    for each in threads:
+        each.join()
+    assert given == list(range(20))
+
+
 def test_views_are_saved_and_loaded_by_name(tmp_path):
     rem = memory(16, seed=0)
     first = add_uniform(rem, 6)
@@ -237,7 +274,7 @@ def test_view_cannot_be_pickled_and_outlives_its_memory():
         view.__reduce_ex__(2)
 
 
-def test_rate_limiter_counts_entries_used_up_by_the_memory_but_not_by_views():
+def test_rate_limiter_counts_entries_that_the_memory_used_up_but_not_its_views():
     templates = (TEMPLATES[name] for name in FIELDS)
     rem = ReplayMemory(
         *templates, 16, limiter=RateLimiter.min_size(1), max_times_sampled=2, sampler="fifo"
