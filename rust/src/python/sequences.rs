@@ -12,7 +12,7 @@ use crate::python::memory_wait::{Attempt, Shortage};
 use crate::python::out_arrays::OutArrays;
 use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan};
 use crate::python::setting_value::named;
-use crate::python::wait::Side;
+use crate::python::wait::{Side, Wait};
 use crate::replay::corrections::UPDATE_BYTES_PER_ID;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
@@ -54,6 +54,16 @@ fn border(value: &Bound<'_, PyAny>) -> PyResult<Border> {
     named("border", value, "'clip', 'shift' or 'drop'", &Border::ALL)
 }
 
+/// Fails when n-step returns would need steps beyond the sequence.
+fn check_after(memory: &Memory, plan: &SequencePlan) -> Result<()> {
+    let steps = memory.settings().multi_step;
+    if plan.kind.nstep && plan.shape.after < steps {
+        let expected = format!("at least multi_step={steps} with nstep_return=True");
+        return Err(Error::value("after", expected, plan.shape.after));
+    }
+    Ok(())
+}
+
 /// Draws sequences into the arrays of a plan.
 pub(super) fn draw_into(
     memory: &mut Memory,
@@ -64,11 +74,7 @@ pub(super) fn draw_into(
     if !memory.settings().has_layout_of(&plan.settings) {
         return Ok(Outcome::OtherLayout);
     }
-    let steps = memory.settings().multi_step;
-    if plan.kind.nstep && plan.shape.after < steps {
-        let expected = format!("at least multi_step={steps} with nstep_return=True");
-        return Err(Error::value("after", expected, plan.shape.after));
-    }
+    check_after(memory, plan)?;
     let sampler = sampler.unwrap_or(memory.settings().sampler);
     let draws = match memory.draw_sequences(sampler, plan.count, &plan.shape) {
         Err(Error::TooFew(why)) => return Ok(Outcome::TooFew(why)),
@@ -132,13 +138,19 @@ pub fn draw<'py>(
     // Steps outside of an episode count too: the rate limiter has to know the number before the draw.
     let samples = rows.saturating_mul(shape.length);
     if let Some(limiter) = &handle.limiter {
-        limiter.check_batch(samples as u64)?;
+        limiter.check_batch("n * length", samples as u64)?;
     }
     loop {
         let plan = SequencePlan::new(handle, handle.settings(), kind, shape, rows)?;
         let dtypes = plan.dtypes(py, handle);
         let draw = |parts: &mut [&mut [u8]]| {
             handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
+                check_after(memory, &plan)?;
+                if wait == Wait::ForEver {
+                    let settings = memory.settings();
+                    let by = sampler.unwrap_or(settings.sampler);
+                    by.check_batch("n", rows, memory.max_step(), settings.max_times_sampled)?;
+                }
                 if let Some(reason) = memory.sample_shortage(samples) {
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }

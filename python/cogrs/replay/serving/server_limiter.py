@@ -81,7 +81,7 @@ class ServerLimiter:
         """
         self.limiter = limiter
         self._samples_per_row = samples_per_row
-        self.limiter._check_batch(samples_per_row)
+        self.limiter._check_batch(samples_per_row, "sequences: length")
         self.publish: Callable[[pb.Allowance], object] | None = None
         """Publishes an allowance; None: nothing is published."""
         self._lock = threading.Lock()
@@ -102,7 +102,8 @@ class ServerLimiter:
 
     def check(self, rows: int) -> None:
         """Raise a ValueError if a batch of so many rows can never be allowed."""
-        self.limiter._check_batch(rows * self._samples_per_row)
+        name = "batch_size" if self._samples_per_row == 1 else "batch_size * length"
+        self.limiter._check_batch(rows * self._samples_per_row, name)
 
     def shortage(self, rows: int) -> str | None:
         """Return why so many samples may not be taken now, or None."""
