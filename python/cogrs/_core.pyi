@@ -1316,8 +1316,8 @@ class RateLimiter:
     @property
     def largest_batch(self) -> int | None:
         """Samples of the largest batch that is not refused; None where any batch may come."""
-    def _check_batch(self, n: int) -> None:
-        """Check the size of a batch; `ValueError` when n samples can never be allowed at once."""
+    def _check_batch(self, n: int, name: str = "batch_size") -> None:
+        """Raise ValueError that names the argument if n samples can never be allowed at once."""
     def _sample_shortage(self, n: int, inserts: int, samples: int, removed: int) -> str | None:
         """Return why n may not be sampled with these counts, and what would free it; or None."""
     def _insert_shortage(self, inserts: int, samples: int, removed: int) -> str | None:

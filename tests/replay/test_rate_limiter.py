@@ -92,6 +92,18 @@ def test_options_cannot_be_changed(name: str) -> None:
         (lambda: RateLimiter(1, 1, "9"), TypeError, r"error_buffer: expected a number or a pair"),
         (lambda: RateLimiter(1, 1, None), TypeError, r"error_buffer: expected a number or a pair"),
         (lambda: RateLimiter(1, 1, (0, 1, 2)), TypeError, "error_buffer: expected a number or"),
+        (lambda: RateLimiter(1, 1, {0, 9}), TypeError, "error_buffer: expected a number or a pair"),
+        (
+            lambda: RateLimiter(1, 1, b"\0\t"),
+            TypeError,
+            "error_buffer: expected a number or a pair",
+        ),
+        (lambda: RateLimiter(1, 1, 10**400), ValueError, "error_buffer: expected a number that"),
+        (
+            lambda: RateLimiter.min_size(-1),
+            ValueError,
+            "min_size: expected an integer >= 1, got -1",
+        ),
         (lambda: RateLimiter(1, 1, (0, "x")), TypeError, r"error_buffer\[1\]: expected a number"),
         (lambda: RateLimiter(1, 1, 0.5), ValueError, "error_buffer: expected at least max"),
         (lambda: RateLimiter(4, 1, (0, 7)), ValueError, r"high - low >= 2 \* max"),

@@ -8,6 +8,7 @@ import pytest
 
 from cogrs import RateLimiter
 from cogrs.workers import ActorWorker
+from cogrs.workers.trial_gate import TrialGate
 from tests.orchestrator.net import on_loop
 from tests.replay import network
 from tests.workers import world
@@ -143,3 +144,19 @@ def _steps(count):
         "i": infos,
         "init_w": 1.0,
     }
+
+
+class Misfit:
+    """A client whose settings are not the server's."""
+
+    def wait_to_insert(self, *, timeout: float) -> bool:
+        raise ValueError("rem: expected the server's frame_stack")
+
+
+@on_loop
+async def test_trials_are_not_held_back_by_a_client_whose_caches_do_not_fit(caplog):
+    gate = TrialGate(Misfit(), None)
+    for _ in range(2):
+        await asyncio.wait_for(gate.wait(), 10)
+    gate.close()
+    assert "trials are not held back: rem: expected the server's frame_stack" in caplog.text

@@ -228,7 +228,7 @@ class ReplayMemoryClient(Closeable):
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: `n` < 1, or `timeout` < 0.
+            ValueError: `n` < 1, or `timeout` < 0; or a cache was to be pushed, as of `push_cache`.
             RuntimeError: Before `sync_sizes`, the client was created without a `req_endpoint`, or
                 it is closed, also during the wait.
         """

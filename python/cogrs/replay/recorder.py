@@ -15,6 +15,7 @@ from cogrs._core import wait_to_insert
 from cogrs.nested import apart
 from cogrs.replay.convert import convert, numbers, refuse_flags
 from cogrs.shown import shown
+from cogrs.validation import check_timeout
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -226,6 +227,7 @@ class Recorder:
         return ids
 
     def _wait_to_close(self, envs: list[int], wait: float | None) -> None:
+        check_timeout("wait", wait)
         if envs:
             wait_to_insert(self._memory, wait)
 

@@ -69,7 +69,8 @@ class TrialGate:
         while self._has_waiting():
             try:
                 is_open = self._client.wait_to_insert(timeout=_SLICE)
-            except RuntimeError as error:  # the client is closed, or the server refuses
+            except Exception as error:
+                # Any exception that ended this thread would hold trials back for ever.
                 _logger.warning("trials are not held back: %s", error)
                 is_open = True
             if is_open:

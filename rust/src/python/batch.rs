@@ -72,7 +72,7 @@ pub(super) fn draw_into(
 ) -> Result<Outcome<Draws>> {
     let settings = memory.settings();
     if !settings.has_layout_of(&plan.settings)
-        || plan.kind != plan.kind.under_limit(limit(memory, view)?)
+        || plan.kind != plan.kind.under_limit(draw_settings(memory, view)?.1)
     {
         return Ok(Outcome::OtherLayout);
     }
@@ -118,11 +118,14 @@ pub(super) fn draw_into(
     Ok(Outcome::Drawn(draws))
 }
 
-/// The limit of draws of the memory or of a view.
-fn limit(memory: &Memory, view: Option<u64>) -> Result<u32> {
+/// The sampler of the memory or of a view, and its limit of draws.
+fn draw_settings(memory: &Memory, view: Option<u64>) -> Result<(Sampler, u32)> {
     Ok(match view {
-        None => memory.settings().max_times_sampled,
-        Some(key) => memory.view(key)?.settings().max_times_sampled,
+        None => (memory.settings().sampler, memory.settings().max_times_sampled),
+        Some(key) => {
+            let settings = memory.view(key)?.settings();
+            (settings.sampler, settings.max_times_sampled)
+        }
     })
 }
 
@@ -204,7 +207,7 @@ pub fn draw<'py>(
     // Before the settings are looked at, whose lock may stay locked in a forked child.
     handle.check_process()?;
     match &handle.limiter {
-        Some(limiter) => limiter.check_batch(rows as u64)?,
+        Some(limiter) => limiter.check_batch("batch_size", rows as u64)?,
         None if wait == Wait::Never && view.is_none() => handle.check_drawable(py, sampler)?,
         None => {}
     }
@@ -212,15 +215,19 @@ pub fn draw<'py>(
         let settings = handle.settings();
         let limit = match view {
             None => settings.max_times_sampled,
-            view => handle.call(py, 0, |memory| limit(memory, view))?,
+            view => handle.call(py, 0, |memory| draw_settings(memory, view))?.1,
         };
         let kind = kind.under_limit(limit);
         let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
         let mut is_drawn = false;
         let batch = make(py, handle, &plan, out, |parts| {
             is_drawn = handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
-                // To close a view ends waits for the rate limiter too.
-                view.map(|key| memory.view(key)).transpose()?;
+                // First, for a view that is closed during the wait ends it.
+                let (own, limit) = draw_settings(memory, view)?;
+                if wait == Wait::ForEver {
+                    let sampler = sampler.unwrap_or(own);
+                    sampler.check_batch("batch_size", rows, memory.max_step(), limit)?;
+                }
                 if let Some(reason) = memory.sample_shortage(rows) {
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }

@@ -1,7 +1,9 @@
 //! `cogrs.RateLimiter`: options, and what they say about counts that Python gives.
 
+use numpy::PyUntypedArray;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyTuple};
 
 use crate::python::args::{integer, number, wrong_type};
 use crate::replay::rate_limiter::{ErrorBuffer, LimiterCounts, RateLimiter as Limiter, Ratio};
@@ -20,17 +22,19 @@ impl RateLimiter {
 fn error_buffer(value: &Bound<'_, PyAny>) -> PyResult<ErrorBuffer> {
     const NAME: &str = "error_buffer";
     let wrong = || wrong_type(NAME, "a number or a pair (low, high)", value);
-    if value.is_instance_of::<PyString>() {
+    match number(NAME, value) {
+        Ok(number) => return Ok(ErrorBuffer::Around(number)),
+        Err(error) if !error.is_instance_of::<PyTypeError>(value.py()) => return Err(error),
+        Err(_) => {}
+    }
+    // Not of any other iterable: a set has no order, and bytes are no numbers.
+    let is_pair = value.is_instance_of::<PyTuple>()
+        || value.is_instance_of::<PyList>()
+        || value.cast::<PyUntypedArray>().is_ok();
+    if !is_pair {
         return Err(wrong());
     }
-    if let Ok(number) = number(NAME, value) {
-        return Ok(ErrorBuffer::Around(number));
-    }
-    let items: Vec<_> = match value.try_iter() {
-        // One more than there are, for an iterator may never end.
-        Ok(items) => items.take(3).collect::<PyResult<_>>()?,
-        Err(_) => return number(NAME, value).map(ErrorBuffer::Around).map_err(|_| wrong()),
-    };
+    let items: Vec<_> = value.try_iter().map_err(|_| wrong())?.take(3).collect::<PyResult<_>>()?;
     let [low, high] = &items[..] else { return Err(wrong()) };
     Ok(ErrorBuffer::Between(number("error_buffer[0]", low)?, number("error_buffer[1]", high)?))
 }
@@ -87,7 +91,7 @@ impl RateLimiter {
         error_buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let samples_per_insert = number("samples_per_insert", samples_per_insert)?;
-        let min_size = integer("min_size", min_size, 0)?;
+        let min_size = integer("min_size", min_size, 1)?;
         let error_buffer = self::error_buffer(error_buffer)?;
         Ok(Self(Limiter::new(samples_per_insert, min_size, error_buffer)?))
     }
@@ -96,13 +100,13 @@ impl RateLimiter {
     #[staticmethod]
     #[pyo3(name = "min_size")]
     fn of_min_size(m: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self(Limiter::min_size(integer("min_size", m, 0)?)?))
+        Ok(Self(Limiter::min_size(integer("min_size", m, 1)?)?))
     }
 
     #[doc = stub_doc!(RateLimiter.queue)]
     #[staticmethod]
     fn queue(size: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self(Limiter::queue(integer("size", size, 0)?)?))
+        Ok(Self(Limiter::queue(integer("size", size, 1)?)?))
     }
 
     #[doc = stub_doc!(RateLimiter.samples_per_insert)]
@@ -136,8 +140,9 @@ impl RateLimiter {
     }
 
     #[doc = stub_doc!(RateLimiter._check_batch)]
-    fn _check_batch(&self, n: &Bound<'_, PyAny>) -> PyResult<()> {
-        Ok(self.0.check_batch(integer("n", n, 1)?)?)
+    #[pyo3(signature = (n, name="batch_size"))]
+    fn _check_batch(&self, n: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
+        Ok(self.0.check_batch(name, integer("n", n, 1)?)?)
     }
 
     #[doc = stub_doc!(RateLimiter._sample_shortage)]

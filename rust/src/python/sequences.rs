@@ -12,7 +12,7 @@ use crate::python::memory_wait::{Attempt, Shortage};
 use crate::python::out_arrays::OutArrays;
 use crate::python::sequence_plan::{SequenceColumn, SequenceKind, SequencePlan, SequenceRow};
 use crate::python::setting_value::named;
-use crate::python::wait::Side;
+use crate::python::wait::{Side, Wait};
 use crate::replay::corrections::UPDATE_BYTES_PER_ID;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
@@ -131,17 +131,21 @@ pub fn draw<'py>(
     // Steps outside of an episode count too: the rate limiter has to know the number before the draw.
     let samples = rows.saturating_mul(shape.length);
     if let Some(limiter) = &handle.limiter {
-        limiter.check_batch(samples as u64)?;
+        limiter.check_batch("n * length", samples as u64)?;
     }
     loop {
         let settings = handle.settings();
         let kind = SequenceKind { counted: settings.max_times_sampled > 0, ..kind };
         let plan = SequencePlan::new(handle, settings, kind, shape, rows)?;
-        // Before the wait too, which may be for ever.
-        plan.check_after(&plan.settings)?;
         let dtypes = plan.dtypes(py, handle);
         let draw = |parts: &mut [&mut [u8]]| {
             handle.wait(py, plan.bytes(), Side::Sample, wait, |memory| {
+                plan.check_after(memory.settings())?;
+                if wait == Wait::ForEver {
+                    let settings = memory.settings();
+                    let by = sampler.unwrap_or(settings.sampler);
+                    by.check_batch("n", rows, memory.max_step(), settings.max_times_sampled)?;
+                }
                 if let Some(reason) = memory.sample_shortage(samples) {
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }

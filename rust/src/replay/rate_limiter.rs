@@ -191,8 +191,8 @@ impl RateLimiter {
         self.ratio.map(|ratio| ratio.largest_batch() as u64)
     }
 
-    /// Fails with [`Error::Value`] when a batch of n samples can never be sampled.
-    pub fn check_batch(&self, n: u64) -> Result<()> {
+    /// Fails with [`Error::Value`] that names the argument when a batch of n samples can never be sampled.
+    pub fn check_batch(&self, name: &str, n: u64) -> Result<()> {
         let (Some(ratio), Some(largest)) = (self.ratio, self.largest_batch()) else {
             return Ok(());
         };
@@ -210,7 +210,7 @@ impl RateLimiter {
             )
         };
         let expected = format!("at most {largest} samples in a batch, since {limit}");
-        Err(Error::value("batch_size", expected, n))
+        Err(Error::value(name, expected, n))
     }
 
     /// Whether a batch of n may be sampled.

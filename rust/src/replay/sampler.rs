@@ -4,6 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// A rule by which a draw chooses among the drawable entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Sampler {
@@ -55,6 +57,24 @@ impl Sampler {
     /// Whether entries come in an order, each at most once per batch.
     pub fn is_ordered(self) -> bool {
         matches!(self, Self::Fifo | Self::Lifo | Self::Highest | Self::Lowest)
+    }
+
+    /// Fails with [`Error::Value`] when so many rows can never be drawn at once from a memory of `max_step` entries, each at
+    /// most `limit` times; 0 means as often as drawn.
+    pub fn check_batch(self, name: &str, rows: usize, max_step: usize, limit: u32) -> Result<()> {
+        let most = match limit {
+            _ if self.is_ordered() => max_step,
+            0 => return Ok(()),
+            limit => max_step.saturating_mul(limit as usize),
+        };
+        if rows <= most {
+            return Ok(());
+        }
+        let expected = format!(
+            "at most {most} with max_step={max_step}, sampler='{self}' and max_times_sampled={limit}, or the wait \
+             would never end"
+        );
+        Err(Error::value(name, expected, rows))
     }
 }
 

@@ -103,7 +103,7 @@ proptest! {
         model in accepted(), n in 0..80u64,
     ) {
         let limiter = model.limiter().unwrap();
-        prop_assert_eq!(limiter.check_batch(n).is_ok(), n as i64 <= model.largest_batch());
+        prop_assert_eq!(limiter.check_batch("batch_size", n).is_ok(), n as i64 <= model.largest_batch());
         prop_assert_eq!(limiter.largest_batch(), Some(model.largest_batch() as u64));
     }
 
@@ -217,7 +217,7 @@ fn queue_never_blocks_inserts_and_a_batch_up_to_its_size_at_once() {
         let limiter = RateLimiter::queue(size).unwrap();
         assert_eq!(limiter.largest_batch(), Some(size));
         assert_never_blocked(&limiter, UNIT, &[size], &[1, 4]);
-        assert!(limiter.check_batch(size + 1).is_err());
+        assert!(limiter.check_batch("batch_size", size + 1).is_err());
     }
 }
 
@@ -236,7 +236,10 @@ fn limiter_of_only_a_size_limits_neither_inserts_nor_the_batch() {
     assert!(!limiter.may_sample(1, &c(3, 0)));
     assert!(limiter.may_sample(1_000_000, &c(4, u64::MAX)));
     assert_eq!(limiter.inserts_left(&c(4, 0)), None);
-    assert_eq!((limiter.largest_batch(), limiter.check_batch(u64::MAX)), (None, Ok(())));
+    assert_eq!(
+        (limiter.largest_batch(), limiter.check_batch("batch_size", u64::MAX)),
+        (None, Ok(()))
+    );
     assert_eq!(limiter.insert_shortage(&c(1_000_000, 0)), None);
 }
 
@@ -298,7 +301,7 @@ fn shortages_name_clause_counts_and_what_frees_them() {
          above high = 25 (inserts 20, samples 15, removed 0); 2 more samples drawn would free it"
     );
     assert_eq!(
-        limiter.check_batch(9).unwrap_err().to_string(),
+        limiter.check_batch("batch_size", 9).unwrap_err().to_string(),
         "batch_size: expected at most 8 samples in a batch, since the rate limiter never allows more than \
          high - low - samples_per_insert = 25 - 15 - 2, got 9"
     );

@@ -152,6 +152,36 @@ def test_layout_that_changes_in_the_wait_is_that_of_the_batch() -> None:
     assert shapes == [(3, 2)]
 
 
+def test_draw_of_a_view_that_waits_for_the_limiter_raises_when_the_view_is_closed() -> None:
+    rem = limited(RateLimiter.min_size(2))
+    view = rem.view("other")
+    sample = Waiting(lambda: view.sample(1))
+    view.close()
+    with pytest.raises(RuntimeError, match="this view was closed"):
+        sample.join()
+
+
+@pytest.mark.parametrize("settings", [{"sampler": "fifo"}, {"max_times_sampled": 1}])
+def test_batch_that_no_wait_could_ever_fill_is_refused_at_once(settings: Any) -> None:
+    rem = limited(RateLimiter.min_size(1), 8)
+    view = rem.view("other", **settings)
+    for name, value in settings.items():
+        setattr(rem, name, value)
+    for draw in (rem.sample, rem.get_batch, view.sample, lambda n: rem.sample_sequences(n, 1)):
+        with pytest.raises(ValueError, match=r"expected at most 8 with max_step=8, .* got 9"):
+            draw(9)
+    insert(rem, 7)
+    assert len(rem.sample(7).weight) == 7
+    with pytest.raises(TimeoutError, match="waited 0 s"):
+        rem.sample(9, wait=0)
+
+
+def test_sequences_with_too_few_steps_after_are_refused_before_the_wait() -> None:
+    rem = limited(RateLimiter.min_size(2))
+    with pytest.raises(ValueError, match="after: expected at least multi_step=1"):
+        rem.sample_sequences(1, 2, nstep_return=True)
+
+
 class Observed:
     """A memory with threads on both sides, and every violation of its limits that was seen."""
 
@@ -357,3 +387,14 @@ def test_recorder_waits_once_before_anything_is_stored() -> None:
     figures = rem.stats().limiter
     assert figures is not None
     assert (figures.inserts, rem.num_episode()) == (7, 3)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_recorder_refuses_a_wait_that_is_not_seconds_whether_or_not_an_episode_ends(
+    ends: bool,
+) -> None:
+    rem = limited(RateLimiter.min_size(1))
+    recorder = rem.recorder(1)
+    with pytest.raises(ValueError, match="wait: expected seconds >= 0"):
+        recorder.add([1], [0], [0.0], [ends], [False], next_obs=[2], wait=-1)
+    assert rem.num_entry == 0

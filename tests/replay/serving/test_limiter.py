@@ -1,11 +1,14 @@
 """`get_batch` of a server with a rate limiter: when it waits, what it says, and what is counted."""
 
 import math
+import threading
+import time
 from typing import Any
 
 import pytest
 
 from cogrs import RateLimiter
+from cogrs.replay.serving.server_limiter import ServerLimiter
 from tests.replay import build, network
 from tests.replay.network import SLACK, Call, arrived, eventually, full_pair, made, pair
 
@@ -240,3 +243,36 @@ def test_restored_episodes_are_in_the_totals_and_do_not_count() -> None:
         assert (server.total_steps, server.stats().limiter.inserts) == (34, 4)
         with pytest.raises(TypeError, match="restored"):
             client.update_counter(restored=None)
+
+
+def test_learner_that_is_starved_again_is_published_again() -> None:
+    limiter = ServerLimiter(RateLimiter.min_size(1))
+    published: list[Any] = []
+    limiter.publish = published.append
+    limiter.note_starved()
+    limiter.note_starved()
+    assert [each.starved for each in published] == [True]
+    time.sleep(0.6)
+    assert not limiter.allowance().starved
+    limiter.note_starved()
+    assert [each.starved for each in published] == [True, True]
+
+
+def test_allowances_of_several_threads_are_published_in_the_order_of_their_numbers() -> None:
+    limiter = ServerLimiter(RateLimiter.min_size(1))
+    numbers: list[int] = []
+    first, go_on = threading.Event(), threading.Event()
+
+    def publish(allowance: Any) -> None:
+        if not first.is_set():
+            first.set()
+            go_on.wait(0.3)  # as long as another thread is faster
+        numbers.append(allowance.number)
+
+    limiter.publish = publish
+    starved = Call(limiter.note_starved)
+    first.wait(SLACK)
+    arrives = Call(limiter.note_cache)
+    arrives.result()
+    starved.result()
+    assert numbers == [1, 2]

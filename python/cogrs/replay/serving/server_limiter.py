@@ -8,7 +8,8 @@ A learner can lack caches though the limiter would let it go on, and the actors 
 at the same time. So clients are also told whether a learner is starved: one that waits to insert
 then pushes a cache.
 
-Threads: any may call any method. `_lock` guards all state. Nothing is published while it is held.
+Threads: any may call any method. `_lock` guards all state. Nothing is published while it is held,
+but while `_telling` is, which is taken first.
 """
 
 from __future__ import annotations
@@ -81,10 +82,11 @@ class ServerLimiter:
         """
         self.limiter = limiter
         self._samples_per_row = samples_per_row
-        self.limiter._check_batch(samples_per_row)
+        self.limiter._check_batch(samples_per_row, "sequences: length")
         self.publish: Callable[[pb.Allowance], object] | None = None
         """Publishes an allowance; None: nothing is published."""
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._server = secrets.randbits(64)
         self._number = 0
         self._inserts = self._samples = self._reserved = 0
@@ -102,7 +104,8 @@ class ServerLimiter:
 
     def check(self, rows: int) -> None:
         """Raise a ValueError if a batch of so many rows can never be allowed."""
-        self.limiter._check_batch(rows * self._samples_per_row)
+        name = "batch_size" if self._samples_per_row == 1 else "batch_size * length"
+        self.limiter._check_batch(rows * self._samples_per_row, name)
 
     def shortage(self, rows: int) -> str | None:
         """Return why so many samples may not be taken now, or None."""
@@ -154,7 +157,10 @@ class ServerLimiter:
     def note_starved(self) -> None:
         """Note that a learner lacks caches, and nothing else."""
         with self._lock:
-            self._starved_until = time.monotonic() + _STARVED
+            now = time.monotonic()
+            if now >= self._starved_until:
+                self._told = None  # answers have told meanwhile that no learner is starved
+            self._starved_until = now + _STARVED
         self._tell()
 
     def note_cache(self) -> None:
@@ -212,14 +218,21 @@ class ServerLimiter:
         """Publish how the limiter stands: at once if clients wait for it, else now and then."""
         if self.publish is None:
             return
+        # Clients keep the newest message that came, so the order has to be that of the numbers.
+        with self._telling:
+            new = self._news()
+            if new is not None:
+                with suppress(RuntimeError):  # closed meanwhile
+                    self.publish(new)
+
+    def _news(self) -> pb.Allowance | None:
+        """Return what is to be published now, or None."""
         with self._lock:
             now = time.monotonic()
             left = self.limiter._inserts_left(self._inserts, self._samples, 0)
             told = left != 0, now < self._starved_until, left
             urgent = self._told is None or told[:2] != self._told[:2]
             if told == self._told or not (urgent or now >= self._due):
-                return
+                return None
             self._told, self._due = told, now + _PERIOD
-            new = self._allowance()
-        with suppress(RuntimeError):  # closed meanwhile
-            self.publish(new)
+            return self._allowance()
