@@ -146,11 +146,11 @@ fn checks_of_episodes_fail_as_their_inserts_would_and_change_nothing() {
     assert!(memory.is_open(serial));
     assert!(matches!(memory.check_close(serial + 1, &options), Err(Error::State(_))));
     let columns = crate::fixtures::Columns::new(&crate::fixtures::entries(5));
-    let result = memory.check_episode(columns.rows(), &[1.0; 5], &options);
+    let result = memory.check_episode(columns.rows(), None, &[1.0; 5], &options);
     assert!(result.is_ok());
     crate::fixtures::add(&mut memory, serial, 2).unwrap();
     assert_eq!(memory.open_len(serial), Ok(2));
-    let result = memory.check_episode(columns.rows(), &[1.0; 5], &options);
+    let result = memory.check_episode(columns.rows(), None, &[1.0; 5], &options);
     assert!(matches!(result, Err(Error::State(_))));
     assert_eq!((memory.num_episode(), memory.num_entry()), (0, 2));
 }
