@@ -1,6 +1,7 @@
 """Sequences over the network: caches of them, batches, samplers, and priorities on the way back."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs.replay import IdSequenceBatch, NStepIdSequenceBatch, ReplaySampler, SequenceBatch
 from tests.replay.sequence_steps import INITIAL, F, episode
+from tests.replay.sequence_steps import memory as steps
 
 SHAPE = {"length": 4, "burn_in": 3, "after": 2, "period": 2}
 T = 9
@@ -176,7 +178,9 @@ def test_server_refuses_sequences_that_are_not_valid(
         server(sequences=sequences)
 
 
-def test_server_refuses_n_step_returns_that_end_behind_its_sequences() -> None:
+def test_server_refuses_n_step_returns_that_end_behind_its_sequences(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    steps(0, multi_step=3).save(path)
     with pytest.raises(ValueError, match="after: expected at least multi_step=1 with nstep=True"):
         server(sequences={"length": 4}, nstep=True)
     with server(nstep=True) as at, client(at) as actor:
@@ -185,6 +189,10 @@ def test_server_refuses_n_step_returns_that_end_behind_its_sequences() -> None:
                 memory.multi_step = 3
             assert memory.multi_step == 1
             memory.multi_step = 2
+        with pytest.raises(ValueError, match=r"after: .*multi_step=3 with nstep=True, got 2"):
+            at.rem.restore(path, settings="file")
+        at.rem.restore(path, settings="mine")
+        assert at.rem.multi_step == 2
 
 
 def test_mask_for_a_server_of_transitions_is_refused() -> None:

@@ -371,6 +371,7 @@ impl ReplayMemory {
         let settings = setting_value::settings_of(settings)?;
         self.handle.check_process()?;
         let saved = py.detach(|| CheckpointFile::open(&path))?;
+        self.handle.check_file(&saved, settings)?;
         self.handle.replace(py, |memory| memory.restore_from(saved, settings, allow_overcommit))
     }
 

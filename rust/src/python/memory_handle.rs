@@ -16,8 +16,10 @@ use crate::python::cache_sequences::CacheSequences;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::python::wait::{Wait, WaitTimes};
+use crate::replay::checkpoint::CheckpointFile;
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{LimiterCounts, RateLimiter};
+use crate::replay::restore::SettingsOf;
 use crate::replay::sampler::Sampler;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -142,14 +144,24 @@ impl MemoryHandle {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             settings.check()?;
-            if let Some(sequences) = self.cache_sequences.get() {
-                sequences.check(&settings)?;
-            }
+            self.check_sequences(&settings)?;
             memory.set_settings(settings)?;
             self.show_settings(memory);
             self.changed.notify_all();
             Ok(())
         })
+    }
+
+    fn check_sequences(&self, settings: &Settings) -> Result<()> {
+        self.cache_sequences.get().map_or(Ok(()), |sequences| sequences.check(settings))
+    }
+
+    /// Checks that the settings of a file, if these count, fit the sequences that caches hold.
+    pub fn check_file(&self, file: &CheckpointFile, settings: SettingsOf) -> Result<()> {
+        match settings {
+            SettingsOf::File => self.check_sequences(file.settings()),
+            SettingsOf::Neither | SettingsOf::Memory => Ok(()),
+        }
     }
 
     /// Replaces the contents of the memory: all, or nothing when `replace` fails.

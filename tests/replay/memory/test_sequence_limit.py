@@ -72,7 +72,7 @@ def test_counts_and_priorities_of_sequences_outlast_another_limit() -> None:
     assert weights == {first: 3.0, first + 4: 7.0}
 
 
-def test_importance_weight_of_the_smallest_sequence_is_one_when_the_batch_uses_that_up() -> None:
+def test_importance_weight_of_a_smallest_sequence_that_its_batch_used_up_is_one() -> None:
     rem = memory(max_times_sampled=1)
     first = episode(rem, 8)
     rem.sample_sequences(1, 4, period=4, sampler="fifo")
