@@ -1,56 +1,19 @@
 """`VecEnv` beside `DummyVecEnv` of Stable-Baselines3."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import cogrs
+from cogrs.collector import GameError
 from cogrs.sb3 import VecEnv
-
-
-class Counter(gymnasium.Env[Any, Any]):
-    """Shows how often it moved; ends as its action says, or is truncated after `limit` steps."""
-
-    metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012
-
-    def __init__(
-        self, limit: int = 4, by_key: bool = False, render_mode: str | None = None
-    ) -> None:
-        box = spaces.Box(-1000, 1000, (2,), np.float32)
-        self.by_key = by_key
-        self.observation_space = (
-            spaces.Dict({"at": box, "limit": spaces.Discrete(9)}) if by_key else box
-        )
-        self.action_space = spaces.Discrete(2)
-        self.limit, self.render_mode = limit, render_mode
-        self.at = 0
-
-    def shown(self) -> Any:
-        at = np.array([self.at, self.start], np.float32)
-        return {"at": at, "limit": np.int64(self.limit)} if self.by_key else at
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.at = 0
-        self.start = int(self.np_random.integers(1000)) if not options else options["start"]
-        return self.shown(), {"began": self.start}
-
-    def step(self, action: Any) -> Any:
-        self.at += 1
-        info = {"at": self.at} if self.at % 2 else {"even": {"deep": np.float32(self.at)}}
-        return self.shown(), 0.5 * self.at, bool(action == 1), self.at >= self.limit, info
-
-    def render(self) -> Any:
-        return np.full((2, 2, 3), self.at, np.uint8)
-
-    def double(self, number: int, *, plus: int = 0) -> int:
-        return 2 * number + plus + self.limit
+from tests.sb3.counter import Counter
 
 
 def both(by_key: bool = False, count: int = 3, **more: Any) -> tuple[VecEnv, DummyVecEnv]:
@@ -95,10 +58,25 @@ def test_environments_give_the_results_of_dummy_vec_env(by_key: bool) -> None:
     ours.close()
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_every_autoreset_mode_is_shown_as_a_reset_in_the_same_step(mode: AutoresetMode) -> None:
+def of_gymnasium(mode: AutoresetMode) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     modes = {"autoreset_mode": mode}
-    ours = VecEnv(SyncVectorEnv([Counter] * 3, **modes))
+    return SyncVectorEnv([Counter] * 3, **modes)
+
+
+def in_processes(mode: AutoresetMode) -> cogrs.VectorEnv:
+    return cogrs.VectorEnv("tests.sb3.counter:Counter", 3, processes=2, autoreset_mode=mode)
+
+
+def in_threads(mode: AutoresetMode) -> cogrs.VectorEnv:
+    return cogrs.VectorEnv(Counter, 3, num_threads=2, autoreset_mode=mode)
+
+
+@pytest.mark.parametrize("make", [of_gymnasium, in_processes, in_threads])
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_every_autoreset_mode_is_shown_as_a_reset_in_the_same_step(
+    mode: AutoresetMode, make: Callable[[AutoresetMode], Any]
+) -> None:
+    ours = VecEnv(make(mode))
     other = DummyVecEnv([Counter] * 3)
     for env in (ours, other):
         env.seed(3)
@@ -112,8 +90,12 @@ def test_every_autoreset_mode_is_shown_as_a_reset_in_the_same_step(mode: Autores
     ours.close()
 
 
-def test_built_in_game_ends_with_its_last_state_and_begins_in_the_same_step() -> None:
-    ours = VecEnv(cogrs.VectorEnv("cartpole", num_envs=4, max_episode_steps=12))
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_built_in_game_ends_with_its_last_state_and_begins_in_the_same_step(
+    mode: AutoresetMode,
+) -> None:
+    envs = cogrs.VectorEnv("cartpole", num_envs=4, max_episode_steps=12, autoreset_mode=mode)
+    ours = VecEnv(envs)
     ours.seed(0)
     shown = ours.reset()
     assert (np.abs(shown) <= 0.05).all()
@@ -168,9 +150,49 @@ def test_attributes_and_methods_reach_the_environments() -> None:
     ours.close()
 
 
+def test_method_of_an_environment_is_an_attribute_that_is_not_called() -> None:
+    ours, other = both()
+    for env in (ours, other):
+        env.seed(0)
+        env.reset()
+        env.step(np.zeros(3, np.int64))
+        assert env.has_attr("reset")
+        assert [reset.__name__ for reset in env.get_attr("reset")] == ["reset"] * 3
+        assert env.get_attr("at") == [1, 1, 1]
+    ours.close()
+
+
+def test_attributes_and_methods_reach_environments_in_other_processes() -> None:
+    ours = VecEnv(in_processes(AutoresetMode.NEXT_STEP))
+    ours.reset()
+    ours.set_attr("limit", 2, indices=[1])
+    assert ours.get_attr("limit") == [4, 2, 4]
+    assert ours.get_attr("limit", [0, 1]) == [4, 2]
+    assert ours.env_method("double", 4, plus=1) == [13, 11, 13]
+    with pytest.raises(ValueError, match="indices: expected all environments, where they are not"):
+        ours.env_method("double", 4, indices=[1])
+    with pytest.raises(AttributeError, match="nothing"):
+        ours.env_method("nothing")
+    assert not ours.has_attr("nothing")
+    assert ours.env_is_wrapped(Monitor) == [False] * 3
+    ours.close()
+
+
+def test_environment_that_failed_is_replaced_before_its_attributes_are_read() -> None:
+    ours, _ = both()
+    ours.reset()
+    ours.set_attr("limit", "none", indices=[1])
+    with pytest.raises(GameError, match="environment 1"):
+        ours.step(np.zeros(3, np.int64))
+    assert ours.get_attr("limit") == [4, 4, 4]
+    assert ours.env_is_wrapped(Monitor) == [False] * 3
+    ours.close()
+
+
 def test_built_in_games_have_the_attributes_of_their_vector() -> None:
     ours = VecEnv(cogrs.VectorEnv("cartpole", num_envs=2))
     assert ours.get_attr("render_mode") == [None, None]
+    assert ours.get_attr("spec", [1]) == [ours.envs.spec]
     assert not ours.has_attr("nothing")
     assert ours.env_is_wrapped(Monitor) == [False, False]
     with pytest.raises(AttributeError):

@@ -133,7 +133,10 @@ class VecEnv(_VecEnv):
         return list(frames)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Return an attribute of environments; `AttributeError` where one has no such attribute."""
+        """Return an attribute of environments; `AttributeError` where one has no such attribute.
+
+        Of environments in other processes a method is called, without arguments.
+        """
         values = self._call(attr_name)
         return [values[env] for env in self._get_indices(indices)]
 
@@ -150,7 +153,7 @@ class VecEnv(_VecEnv):
             values = [value if env in numbers else old[env] for env in range(self.num_envs)]
             self.envs.set_attr(attr_name, values)
         else:
-            raise AttributeError(f"{attr_name}: built-in games have no attributes to set")
+            raise AttributeError(f"{attr_name}: these environments have no attributes to set")
 
     def env_method(
         self,
@@ -159,7 +162,10 @@ class VecEnv(_VecEnv):
         indices: VecEnvIndices = None,
         **method_kwargs: Any,
     ) -> list[Any]:
-        """Call a method of environments; `AttributeError` where one has no such method."""
+        """Call a method of environments; `AttributeError` where one has no such method.
+
+        Methods of some environments only, in other processes, are a `ValueError`.
+        """
         numbers = list(self._get_indices(indices))
         members = self._members()
         # By the vector, which knows the thread or process of each environment, where it can.
@@ -171,7 +177,7 @@ class VecEnv(_VecEnv):
         if hasattr(self.envs, "call"):
             expected = "all environments, where they are not in this process"
             raise ValueError(f"indices: expected {expected}, got {numbers}")
-        raise AttributeError(f"{method_name}: built-in games have no methods")
+        raise AttributeError(f"{method_name}: these environments have no methods")
 
     def env_is_wrapped(
         self,
@@ -187,17 +193,24 @@ class VecEnv(_VecEnv):
 
     def _members(self) -> list[Any]:
         """The environments that are in this process."""
-        return list(getattr(self.envs, "envs", []))
+        envs: Any = self.envs
+        members = list(getattr(envs, "envs", []))
+        if None in members:
+            # Calls replace environments that failed.
+            envs.get_attr("observation_space")
+            members = list(envs.envs)
+        return members
 
     def _call(self, name: str) -> Sequence[Any]:
-        if hasattr(self.envs, "get_attr"):
-            return tuple(self.envs.get_attr(name))
         members = self._members()
+        # Vectors call what can be called, and `has_attr` asks for methods too.
         if members:
             return [env.get_wrapper_attr(name) for env in members]
-        # Built-in games have what their vector has.
+        if hasattr(self.envs, "get_attr"):
+            return tuple(self.envs.get_attr(name))
+        # Such environments have what their vector has.
         if name.startswith("_") or not hasattr(self.envs, name):
-            raise AttributeError(f"built-in games have no attribute {name!r}")
+            raise AttributeError(f"these environments have no attribute {name!r}")
         return [getattr(self.envs, name)] * self.num_envs
 
     def _listed(self, infos: Mapping[str, Any]) -> list[dict[str, Any]]:

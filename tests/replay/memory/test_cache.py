@@ -9,6 +9,7 @@ from cogrs._core import CacheStore
 from tests.replay.build import memory
 from tests.replay.stores import columns, empty, push
 
+# Samplers that go by an order, or draw all alike, give entries of weight 0 too.
 BAD_WEIGHTS = [np.nan, np.inf, -np.inf, -1.0]
 BAD_SUMS = [np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0, 1e300]
 
