@@ -179,6 +179,7 @@ impl Settings {
             new_priority: |value: &NewPriority| value.to_string();
             priority_epsilon: |value: &f64| value.to_string();
             frame_padding: |value: &FramePadding| value.to_string();
+            sequence_eta: |value: &f64| value.to_string();
             sampler: |value: &Sampler| value.to_string();
             max_times_sampled: |value: &u32| value.to_string();
             remover: |value: &Remover| value.to_string();
@@ -335,7 +336,7 @@ mod tests {
         others.remover = Remover::Lifo;
         assert!(others.has_layout_of(&before));
         // All but frame_stack, cache_flags and max_times_sampled.
-        assert_eq!(others.differences(&before).len(), 13);
+        assert_eq!(others.differences(&before).len(), 14);
         assert!(!Settings { frame_stack: 2, ..before.clone() }.has_layout_of(&before));
         assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.has_layout_of(&before));
     }
