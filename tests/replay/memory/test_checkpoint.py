@@ -188,6 +188,7 @@ def limit(extra):
 
 work, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 frame, f = np.zeros((84, 84), np.uint8), np.float32(0)
+cogrs.ReplayMemory(f, f, f, f, f, f, f, 1)  # imports what memories need
 size = count * (frame.nbytes + 5 * 4)
 if work == "save":
     memory = cogrs.ReplayMemory(frame, f, f, f, f, f, np.zeros(0), count)
