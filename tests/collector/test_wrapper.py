@@ -138,7 +138,7 @@ def test_context_takes_its_options_in_any_order() -> None:
     for steps in (0, 2**64, 10**5000):
         with pytest.raises(ValueError, match="max_episode_steps"):
             GameContext(GameOptions(max_episode_steps=steps))
-    with pytest.raises(ValueError, match="expected the ContextOptions of the game context"):
+    with pytest.raises(ValueError, match="expected the game context's own ContextOptions"):
         cogrs.GCWrapper(GameContext(co), ContextOptions(num_games=5), {"actor": actor(1)})
     with pytest.raises(ValueError, match="'chess'"):
         cogrs.GameContext("chess", co)

@@ -46,8 +46,8 @@ BAD: dict[str, Callable[[pb.SamplesRequest, ServerState], list[Any]]] = {
     "a short column": lambda asked, state: samples(
         asked, state, frames=lambda given: [given[0], given[1][:-1], *given[2:]]
     ),
-    "a weight of 0": lambda asked, state: samples(
-        asked, state, frames=lambda given: [bytes(len(given[0])), *given[1:]]
+    "a weight of -1": lambda asked, state: samples(
+        asked, state, frames=lambda given: [b"\0\0\x80\xbf" * (len(given[0]) // 4), *given[1:]]
     ),
 }
 

@@ -152,11 +152,11 @@ def test_token_that_is_not_known_is_refused_by_name(token: str | None) -> None:
 @pytest.mark.parametrize(
     ("fault", "hint"),
     [
-        ("no TLS here", "does it ask for TLS"),
+        ("no TLS here", "does it require TLS"),
         ("no TLS there", "serve without TLS"),
         ("another authority", "not signed by an authority in tls="),
         ("another name", "has another name"),
-        ("no certificate here", "a certificate of clients"),
+        ("no certificate here", "a certificate of the client"),
     ],
 )
 def test_mismatched_tls_raises_an_error_with_advice(

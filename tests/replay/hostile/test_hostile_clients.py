@@ -55,7 +55,7 @@ def hostile(client: Any) -> dict[str, list[bytes]]:
         "huge sum": bad(weight_sum=1.7e308),
         "sum of zero": bad(weight_sum=0.0),
         "NaN weight": bad(frames=lambda frames: [nan, *frames[1:]]),
-        "weight of zero": bad(frames=lambda frames: [bytes(128), *frames[1:]]),
+        "negative weight": bad(frames=lambda frames: [b"\0\0\x80\xbf" * 32, *frames[1:]]),
         "short frame": bad(frames=lambda frames: [*frames[:-1], frames[-1][:-1]]),
         "missing frame": bad(frames=lambda frames: frames[:-1]),
         "further frame": bad(frames=lambda frames: [*frames, b""]),

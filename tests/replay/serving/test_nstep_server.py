@@ -209,7 +209,7 @@ def test_sampler_refuses_servers_that_differ():
             where = [server.rep_endpoint for server in order]
             with (
                 ReplaySampler(where, timeout=SLACK) as sampler,
-                pytest.raises(RuntimeError, match=r"has other .* ids or nstep than"),
+                pytest.raises(RuntimeError, match=r"has other .* ids, nstep or sequences than"),
             ):
                 sampler.get_batch(4, wait=SLACK)
 
