@@ -180,7 +180,6 @@ impl Settings {
             priority_epsilon: |value: &f64| value.to_string();
             sequence_eta: |value: &f64| value.to_string();
             frame_padding: |value: &FramePadding| value.to_string();
-            sequence_eta: |value: &f64| value.to_string();
             sampler: |value: &Sampler| value.to_string();
             max_times_sampled: |value: &u32| value.to_string();
             remover: |value: &Remover| value.to_string();
