@@ -267,6 +267,7 @@ impl CheckpointFile {
             let bootstrap = record.bootstrap.as_ref();
             let finite = |value: &f64| (*value as f32).is_finite();
             (record.settings as usize) < settings.len()
+                && (record.length > 0 || !record.final_state)
                 && bootstrap.is_none_or(|b| b.len() == dims && b.iter().all(finite))
                 && (record.values || !record.weights)
                 && (spec.has_values() || !record.values)

@@ -230,33 +230,50 @@ fn colliding(count: usize) -> Vec<u64> {
     std::iter::successors(Some(0), next).take(count).collect()
 }
 
-/// A file of episodes of one step that have these serial numbers.
-fn file_of(serials: &[u64]) -> Vec<u8> {
+/// A file of these episodes, whose entries are zeros.
+fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
     let spec = EntrySpec::new(small()).unwrap();
-    let episodes = serials.iter().map(|&serial| Episode {
+    let entries = episodes.iter().map(|episode| episode.length as usize).sum::<usize>();
+    let header = Header {
+        little_endian: true,
+        fields: small(),
+        max_step: entries.max(1) as u64,
+        uuid: 7,
+        next_serial: 1 << 40,
+        totals: (0, 0),
+        rng: [1; 4],
+        settings: vec![Settings::new(1)],
+        episodes,
+        largest: 1.0,
+        parts: Vec::new(),
+    };
+    let payload = vec![0; (spec.entry_size() + 8) * entries];
+    file(&postcard::to_stdvec(&header).unwrap(), &payload)
+}
+
+/// An episode without values that has this many entries.
+fn plain_episode(serial: u64, length: u32) -> Episode {
+    Episode {
         serial,
-        length: 1,
+        length,
         settings: 0,
         values: false,
         weights: false,
         bootstrap: None,
         final_state: false,
-    });
-    let header = Header {
-        little_endian: true,
-        fields: small(),
-        max_step: serials.len() as u64,
-        uuid: 7,
-        next_serial: serials.last().unwrap() + 1,
-        totals: (0, 0),
-        rng: [1; 4],
-        settings: vec![Settings::new(1)],
-        episodes: episodes.collect(),
-        largest: 1.0,
-        parts: Vec::new(),
-    };
-    let payload = vec![0; (spec.entry_size() + 8) * serials.len()];
-    file(&postcard::to_stdvec(&header).unwrap(), &payload)
+    }
+}
+
+#[test]
+fn checkpoint_with_a_final_state_in_an_empty_episode_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    for length in [0, 1] {
+        let episode = Episode { final_state: true, ..plain_episode(5, length) };
+        std::fs::write(&path, file_of(vec![episode])).unwrap();
+        assert_eq!(CheckpointFile::open(&path).is_ok(), length == 1, "{length} entries");
+        check_file(&path).unwrap();
+    }
 }
 
 #[test]
@@ -265,7 +282,8 @@ fn checkpoint_of_serial_numbers_chosen_to_collide_loads_like_any() {
     let path = folder.path().join("memory");
     let count = 100_000;
     let seconds = |serials: &[u64]| {
-        std::fs::write(&path, file_of(serials)).unwrap();
+        let episodes = serials.iter().map(|&serial| plain_episode(serial, 1)).collect();
+        std::fs::write(&path, file_of(episodes)).unwrap();
         let begun = Instant::now();
         let memory = CheckpointFile::open(&path).unwrap().load(true).unwrap();
         assert_eq!(memory.num_episode(), count);
