@@ -180,7 +180,7 @@ def limiters(bench: Bench) -> None:
         ("close of 1,000 steps", "closes/s", "close", ()),
     ):
         bench.contest(
-            Row(f"W1 {name} with a limiter, without one", unit, 0.95, 1, plain=True),
+            Row(f"W1 {name} with a limiter, without one", unit, 0.95, 1, beside=table.PLAIN),
             every(both, job, *args),
         )
 
@@ -222,7 +222,13 @@ def sequences(bench: Bench) -> None:
         load = getattr(workload, kind)()
         least, aim = (0.5, 0.8) if kind == "vectors" else (0.8, 0.95)
         bench.contest(
-            Row(f"{name} sample_sequences(32), plain slices", "batches/s", least, aim, plain=True),
+            Row(
+                f"{name} sample_sequences(32), plain slices",
+                "batches/s",
+                least,
+                aim,
+                beside=table.PLAIN,
+            ),
             lambda full=full, load=load: {
                 **every(full, "sequences", 32)(),
                 table.PLAIN: slices(load, 32),

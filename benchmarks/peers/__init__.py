@@ -19,7 +19,7 @@ GROUPS = {
     "replay_tables": "bench",
     "stable_baselines3": "bench-torch",
     "tianshou": "bench-torch",
-    "torchrl_slices": "bench-torchrl",
+    "torchrl_slices": "bench-torch",
 }
 """The modules, and the dependency group that installs what each needs."""
 
