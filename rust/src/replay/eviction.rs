@@ -41,7 +41,7 @@ impl Memory {
             // The search costs no more than keeping such episodes has saved.
             let empty = if self.empty > 0 { self.position_of_empty() } else { None };
             let at = empty.or_else(|| self.next_victim(true));
-            self.evict(at.unwrap_or(0));
+            self.evict_for_room(at.unwrap_or(0));
         }
         if self.empty > EMPTY_EPISODES {
             self.evict(self.closed.len() - 1);
@@ -59,7 +59,12 @@ impl Memory {
 
     /// Evicts the closed episode that the remover names. Returns whether there was one.
     pub(super) fn evict_next(&mut self) -> bool {
-        self.next_victim(false).is_some_and(|at| self.evict(at))
+        self.next_victim(false).is_some_and(|at| self.evict_for_room(at))
+    }
+
+    fn evict_for_room(&mut self, at: usize) -> bool {
+        self.note_evicted(at);
+        self.evict(at)
     }
 
     /// The position of the episode to evict in the order of closing, of all or all but the newest.

@@ -29,6 +29,7 @@ impl Memory {
             |limited| limited.counts,
         );
         self.limited = Some(Limited { limiter, counts });
+        self.evicted_too_early = 0;
         self.recount_removed();
         Ok(())
     }
@@ -43,10 +44,37 @@ impl Memory {
         self.limited.map(|limited| limited.counts)
     }
 
-    /// Why the rate limiter does not allow a batch of n yet; None when it does.
-    pub fn sample_shortage(&self, n: usize) -> Option<String> {
-        self.limited
-            .and_then(|Limited { limiter, counts }| limiter.sample_shortage(n as u64, &counts))
+    /// Why the rate limiter does not allow a batch of n yet; None when it does. Fails with [`Error::Value`] when the memory
+    /// evicts episodes before it holds `min_size` entries, so that a wait would never end.
+    pub fn sample_shortage(&self, n: usize) -> Result<Option<String>> {
+        let Some(Limited { limiter, counts }) = self.limited else { return Ok(None) };
+        let min_size = limiter.min_size_to_sample();
+        if self.evicted_too_early < min_size || limiter.has_size(&counts) {
+            return Ok(limiter.sample_shortage(n as u64, &counts));
+        }
+        let expected = format!(
+            "a min_size that is held with max_step={} and max_episode={}, by which {} entries were evicted too early",
+            self.max_step(),
+            self.settings.max_episode,
+            self.evicted_too_early
+        );
+        Err(Error::value("limiter", expected, format!("min_size={min_size}")))
+    }
+
+    /// Counts the entries of the episode at a position in the order of closing, which is about to be evicted for room.
+    pub(super) fn note_evicted(&mut self, at: usize) {
+        if self.limited.is_some() {
+            let actions = self.episode(at).map_or(0, Episode::actions);
+            self.evicted_too_early += actions as u64;
+            self.note_min_size();
+        }
+    }
+
+    /// Forgets what was evicted too early where `min_size` is held.
+    pub(super) fn note_min_size(&mut self) {
+        if self.limited.is_some_and(|Limited { limiter, counts }| limiter.has_size(&counts)) {
+            self.evicted_too_early = 0;
+        }
     }
 
     /// Why the rate limiter does not allow an insert yet; None when it does.

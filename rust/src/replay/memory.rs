@@ -77,6 +77,8 @@ pub struct Memory {
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
     pub(super) limited: Option<Limited>,
+    /// Entries evicted for room since the limiter's `min_size` was last held.
+    pub(super) evicted_too_early: u64,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 
@@ -140,6 +142,7 @@ impl Memory {
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
             limited: None,
+            evicted_too_early: 0,
             spec,
             rng,
         })
@@ -172,6 +175,7 @@ impl Memory {
             self.check_anchors();
         }
         self.recount_removed();
+        self.evicted_too_early = 0;
         Ok(())
     }
 
@@ -280,6 +284,7 @@ impl Memory {
             self.forget(index);
         }
         self.used_by_open = 0;
+        self.evicted_too_early = 0;
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
@@ -330,6 +335,7 @@ impl Memory {
         self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
+        self.note_min_size();
     }
 
     fn enqueue(&mut self, index: u32) {

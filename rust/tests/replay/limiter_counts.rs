@@ -99,7 +99,7 @@ fn memory_without_limiter_counts_nothing_and_refuses_nothing() {
     add_episode(&mut memory, 3);
     memory.count_samples(5);
     assert_eq!(memory.limiter_counts(), None);
-    assert_eq!((memory.sample_shortage(100), memory.insert_shortage()), (None, None));
+    assert_eq!((memory.sample_shortage(100), memory.insert_shortage()), (Ok(None), None));
     assert!(reloaded(&memory).limiter().is_none());
 }
 
