@@ -262,7 +262,7 @@ impl CheckpointFile {
         // Serial numbers share an id with a step, and all ids stay below 2^63.
         let step_bits = u64::BITS - memory.max_step.leading_zeros();
         let known = memory.next_serial.leading_zeros() > step_bits
-            && memory.totals.episodes.max(memory.totals.steps) <= u64::MAX >> 1
+            && memory.totals.is_sound()
             && serials.clone().all(|serial| serial < memory.next_serial)
             && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();
         let fitting = settings.iter().all(|settings| settings.is_valid(dims));

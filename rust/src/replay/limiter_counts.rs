@@ -5,7 +5,7 @@
 //! states left out.
 
 use crate::error::{Error, Result};
-use crate::replay::episode::Episode;
+use crate::replay::episode::{Episode, LARGEST_COUNT};
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{Limited, LimiterCounts, RateLimiter};
 
@@ -66,15 +66,12 @@ impl Memory {
         if self.limited.is_some() {
             let actions = self.episode(at).map_or(0, Episode::actions);
             self.evicted_too_early += actions as u64;
-            self.note_min_size();
         }
     }
 
-    /// Forgets what was evicted too early where `min_size` is held.
-    pub(super) fn note_min_size(&mut self) {
-        if self.limited.is_some_and(|Limited { limiter, counts }| limiter.has_size(&counts)) {
-            self.evicted_too_early = 0;
-        }
+    /// Whether a limiter's `min_size` is held.
+    pub(super) fn has_min_size(&self) -> bool {
+        self.limited.is_some_and(|Limited { limiter, counts }| limiter.has_size(&counts))
     }
 
     /// Why the rate limiter does not allow an insert yet; None when it does.
@@ -85,13 +82,15 @@ impl Memory {
     /// Counts samples that were given.
     pub fn count_samples(&mut self, n: usize) {
         if let Some(limited) = &mut self.limited {
-            limited.counts.samples += n as u64;
+            let samples = limited.counts.samples + n as u64;
+            limited.counts.samples = samples.min(LARGEST_COUNT);
         }
     }
 
     pub(super) fn count_inserts(&mut self, n: usize) {
         if let Some(limited) = &mut self.limited {
-            limited.counts.inserts += n as u64;
+            let inserts = limited.counts.inserts + n as u64;
+            limited.counts.inserts = inserts.min(LARGEST_COUNT);
         }
     }
 
@@ -100,7 +99,7 @@ impl Memory {
         if let Some(limited) = &mut self.limited {
             let limit = self.index.limit();
             let used_up = times_sampled.iter().filter(|&&times| times == limit).count();
-            limited.counts.removed += used_up as u64;
+            limited.counts.remove(used_up as u64);
         }
     }
 
@@ -109,7 +108,7 @@ impl Memory {
         if self.limited.is_some() {
             let removed = self.count_unused(&self.episodes[index as usize]);
             if let Some(limited) = &mut self.limited {
-                limited.counts.removed += removed;
+                limited.counts.remove(removed);
             }
         }
     }

@@ -326,16 +326,17 @@ impl Memory {
     /// Makes an open episode a closed one.
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
-        self.totals.episodes += 1;
         let actions = episode.actions();
-        self.totals.steps += actions as u64;
+        self.totals.count(actions as u64);
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
         self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
-        self.note_min_size();
+        if self.has_min_size() {
+            self.evicted_too_early = 0;
+        }
     }
 
     fn enqueue(&mut self, index: u32) {

@@ -16,6 +16,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, short};
+use crate::replay::episode::LARGEST_COUNT;
 
 /// Why the options are limited.
 const REASON: &str = "or samples and inserts could wait for each other for ever";
@@ -35,6 +36,11 @@ impl LimiterCounts {
     /// Samples per insert so far; 0 without inserts.
     pub fn samples_per_insert(&self) -> f64 {
         if self.inserts == 0 { 0.0 } else { self.samples as f64 / self.inserts as f64 }
+    }
+
+    /// Counts entries that were evicted or used up.
+    pub(super) fn remove(&mut self, n: u64) {
+        self.removed = (self.removed + n).min(self.inserts);
     }
 
     /// Entries that can still be drawn.
@@ -333,7 +339,7 @@ impl Limited {
         let LimiterCounts { inserts, samples, removed } = self.counts;
         self.limiter.is_valid()
             && self.limiter.min_size_to_sample() <= max_step
-            && inserts.max(samples) <= u64::MAX >> 1
+            && inserts.max(samples) <= LARGEST_COUNT
             && removed <= inserts
             && held <= inserts
     }

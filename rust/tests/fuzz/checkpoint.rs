@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cogrs::error::Error;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
+use cogrs::replay::rate_limiter::RateLimiter;
 use cogrs::replay::restore::SettingsOf;
 use cogrs::replay::sampler::Sampler;
 use cogrs::replay::settings::Settings;
@@ -125,8 +126,8 @@ fn colliding(count: usize) -> Vec<u64> {
     std::iter::successors(Some(0), next).take(count).collect()
 }
 
-/// A file of these episodes, whose entries are zeros.
-fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
+/// A header of these episodes, and bytes for their entries, which are zeros.
+fn header_of(episodes: Vec<Episode>) -> (Header, Vec<u8>) {
     let spec = EntrySpec::new(small()).unwrap();
     let entries = episodes.iter().map(|episode| episode.length as usize).sum::<usize>();
     let header = Header {
@@ -142,7 +143,12 @@ fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
         largest: 1.0,
         parts: Vec::new(),
     };
-    let payload = vec![0; (spec.entry_size() + 8) * entries];
+    (header, vec![0; (spec.entry_size() + 8) * entries])
+}
+
+/// A file of these episodes, whose entries are zeros.
+fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
+    let (header, payload) = header_of(episodes);
     file(&postcard::to_stdvec(&header).unwrap(), &payload)
 }
 
@@ -169,6 +175,33 @@ fn checkpoint_with_a_final_state_in_an_empty_episode_is_refused() {
         assert_eq!(CheckpointFile::open(&path).is_ok(), length == 1, "{length} entries");
         check_file(&path, &mut Source::new(1)).unwrap();
     }
+}
+
+/// Whether a file of two entries is accepted, with this change of its header.
+fn is_accepted(change: impl FnOnce(&mut Header)) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let (mut header, payload) = header_of(vec![plain_episode(5, 2)]);
+    change(&mut header);
+    std::fs::write(&path, file(&postcard::to_stdvec(&header).unwrap(), &payload)).unwrap();
+    check_file(&path, &mut Source::new(1)).unwrap()
+}
+
+#[test]
+fn checkpoint_with_a_random_generator_of_zeros_is_refused() {
+    assert!(is_accepted(|_| {}));
+    assert!(!is_accepted(|header| header.rng = [0; 4]));
+}
+
+#[test]
+fn checkpoint_with_fewer_inserts_than_entries_held_is_refused() {
+    let limited = |inserts: u64| {
+        let limiter = RateLimiter::min_size(1).unwrap();
+        let part = postcard::to_stdvec(&(limiter, (inserts, 0_u64, 0_u64))).unwrap();
+        is_accepted(|header| header.parts.push(("limiter".into(), part)))
+    };
+    assert!(limited(2));
+    assert!(!limited(1));
 }
 
 #[test]

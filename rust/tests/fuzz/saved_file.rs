@@ -80,7 +80,7 @@ pub fn any_file(source: &mut Source) -> Vec<u8> {
         fields,
         max_step: entries.saturating_add(source.number(40)),
         uuid: 7,
-        next_serial: next_serial.saturating_add(source.number(9)),
+        next_serial: next_serial.saturating_add(source.number(9).min(1 << 40)),
         totals: (source.number(99), source.number(999)),
         rng: std::array::from_fn(|_| source.bits()),
         settings,
