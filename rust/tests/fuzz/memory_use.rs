@@ -95,12 +95,12 @@ fn check_refused(error: &Error) -> TestCaseResult {
 
 fn check_draws(
     memory: &mut Memory,
-    drawn: Result<Draws>,
+    result: Result<Draws>,
     sampler: Sampler,
     count: usize,
     limit: u32,
 ) -> TestCaseResult {
-    let draws = match drawn {
+    let draws = match result {
         Ok(draws) => draws,
         Err(error) => return check_too_few(&error),
     };

@@ -65,9 +65,9 @@ pub fn any_file(source: &mut Source) -> Vec<u8> {
     source.odd = source.pick(&[0, 0, 0, 0, 0, 0, 12, 60]);
     let fields = fields(source);
     let dims = EntrySpec::new(fields.clone()).map_or(1, |spec| spec.reward_dims());
-    let valued = EntrySpec::new(fields.clone()).is_ok_and(|spec| spec.has_values());
+    let has_critic = EntrySpec::new(fields.clone()).is_ok_and(|spec| spec.has_values());
     let settings: Vec<Settings> = (0..=source.below(3)).map(|_| settings(source, dims)).collect();
-    let episodes = episodes(source, dims, valued, settings.len() as u64);
+    let episodes = episodes(source, dims, has_critic, settings.len() as u64);
     let entries: u64 = episodes.iter().map(|episode| u64::from(episode.length)).sum();
     let next_serial = 1 + episodes.iter().map(|episode| episode.serial).max().unwrap_or(0);
     let recurrent = source.once_in(3).then(|| recurrent(source));
@@ -175,12 +175,12 @@ fn largest(source: &mut Source) -> f64 {
     if source.is_odd() { source.float() } else { source.float().max(1.0) }
 }
 
-fn episodes(source: &mut Source, dims: usize, valued: bool, settings: u64) -> Vec<Episode> {
+fn episodes(source: &mut Source, dims: usize, has_critic: bool, settings: u64) -> Vec<Episode> {
     let mut serial = source.number(4).min(1 << 40);
     let mut made = Vec::new();
     for _ in 0..source.below(9) {
         serial += source.number(3).min(1 << 40) + u64::from(!source.is_odd());
-        let values = source.is_odd() || (valued && !source.once_in(4));
+        let values = source.is_odd() || (has_critic && !source.once_in(4));
         let bound = if source.once_in(8) { 200 } else { 12 };
         let length = source.number(bound) as u32;
         made.push(Episode {
