@@ -44,13 +44,19 @@ impl Memory {
         self.limited.map(|limited| limited.counts)
     }
 
-    /// Why the rate limiter does not allow a batch of n yet; None when it does. Fails with [`Error::Value`] when the memory
-    /// evicts episodes before it holds `min_size` entries, so that a wait would never end.
-    pub fn sample_shortage(&self, n: usize) -> Result<Option<String>> {
-        let Some(Limited { limiter, counts }) = self.limited else { return Ok(None) };
+    /// Why the rate limiter does not allow a batch of n yet; None when it does.
+    pub fn sample_shortage(&self, n: usize) -> Option<String> {
+        self.limited
+            .and_then(|Limited { limiter, counts }| limiter.sample_shortage(n as u64, &counts))
+    }
+
+    /// Fails with [`Error::Value`] when the memory evicts episodes before it holds `min_size` entries, so that a wait for
+    /// samples would never end.
+    pub fn check_min_size(&self) -> Result<()> {
+        let Some(Limited { limiter, .. }) = self.limited else { return Ok(()) };
         let min_size = limiter.min_size_to_sample();
-        if self.evicted_too_early < min_size || limiter.has_size(&counts) {
-            return Ok(limiter.sample_shortage(n as u64, &counts));
+        if self.evicted_too_early < min_size || self.has_min_size() {
+            return Ok(());
         }
         let expected = format!(
             "a min_size that is held with max_step={} and max_episode={}, by which {} entries were evicted too early",

@@ -304,8 +304,8 @@ fn anchors(source: &mut Source, header: &Header) -> Vec<u8> {
     }
     let weights: Vec<f32> = (0..count).map(|_| source.weight()).collect();
     let limit = settings.max_times_sampled;
-    let timed = if limit > 0 { count } else { 0 };
-    let times: Vec<u32> = (0..timed).map(|_| count_of(source, limit)).collect();
+    let counted = if limit > 0 { count } else { 0 };
+    let times: Vec<u32> = (0..counted).map(|_| count_of(source, limit)).collect();
     postcard::to_stdvec(&(shape, weights, times)).unwrap()
 }
 

@@ -99,7 +99,7 @@ fn memory_without_limiter_counts_nothing_and_refuses_nothing() {
     add_episode(&mut memory, 3);
     memory.count_samples(5);
     assert_eq!(memory.limiter_counts(), None);
-    assert_eq!((memory.sample_shortage(100), memory.insert_shortage()), (Ok(None), None));
+    assert_eq!((memory.sample_shortage(100), memory.insert_shortage()), (None, None));
     assert!(reloaded(&memory).limiter().is_none());
 }
 
@@ -164,18 +164,19 @@ fn min_size_that_is_evicted_before_it_is_held_is_an_error_that_names_the_limits(
         memory.set_limiter(Some(RateLimiter::min_size(min_size).unwrap())).unwrap();
         for _ in 0..3 {
             add_episode(&mut memory, 3);
-            assert!(memory.sample_shortage(1).unwrap().is_some());
+            assert_eq!(memory.check_min_size(), Ok(()));
         }
         for _ in 0..9 {
             add_episode(&mut memory, 3);
         }
-        let text = memory.sample_shortage(1).unwrap_err().to_string();
+        let text = memory.check_min_size().unwrap_err().to_string();
         let limits = format!("max_step={capacity} and max_episode={max_episode}");
         assert!(text.starts_with("limiter: expected a min_size that is held"), "{text}");
         assert!(text.contains(&limits) && text.ends_with("got min_size=10"), "{text}");
         // Longer episodes hold it.
         add_episode(&mut memory, 10);
-        assert_eq!(memory.sample_shortage(1), Ok(None));
+        assert_eq!(memory.check_min_size(), Ok(()));
+        assert_eq!(memory.sample_shortage(1), None);
     }
 }
 
@@ -187,7 +188,7 @@ fn cleared_memory_counts_anew_what_is_evicted_too_early() {
         for _ in 0..4 {
             add_episode(&mut memory, 3);
         }
-        assert!(memory.sample_shortage(1).unwrap().is_some());
+        assert_eq!(memory.check_min_size(), Ok(()));
         memory.clear();
     }
 }

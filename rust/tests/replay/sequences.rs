@@ -340,8 +340,8 @@ fn priorities_of_sequences_outlast_another_frame_stack() {
         let draws = memory.draw_sequences(Sampler::Prioritized, 9, &wanted).unwrap();
         assert_eq!(draws.total, sum, "frame_stack={frame_stack}");
         let hidden = ids.iter().take(6 - draws.drawable).copied();
-        let drawn: Vec<u64> = draws.sequences.iter().map(|sequence| sequence.anchor).collect();
-        assert!(hidden.into_iter().all(|id| !drawn.contains(&id)));
+        let anchors: Vec<u64> = draws.sequences.iter().map(|sequence| sequence.anchor).collect();
+        assert!(hidden.into_iter().all(|id| !anchors.contains(&id)));
     }
     set(&mut memory, |settings| settings.frame_stack = 4);
     // Out of the borders it is no anchor.
