@@ -274,7 +274,7 @@ def test_call_that_is_not_to_wait_gives_a_silent_server_a_tenth_of_a_second() ->
     assert asked == [0.1]
 
 
-def test_client_listens_before_it_waits_for_the_first_time() -> None:
+def test_client_listens_before_its_first_wait() -> None:
     with pair(1, **REUSED) as (server, client):
         server.wait_subscribers(ALLOWANCE, timeout=SLACK)
         assert client.may_insert()

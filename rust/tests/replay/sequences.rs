@@ -344,6 +344,6 @@ fn priorities_of_sequences_outlast_another_frame_stack() {
         assert!(hidden.into_iter().all(|id| !anchors.contains(&id)));
     }
     set(&mut memory, |settings| settings.frame_stack = 4);
-    // Out of the borders it is no anchor.
+    // Out of the borders it does not count as an anchor.
     assert_eq!(memory.update_sequence_priority(&ids[..1], &[9.0], PriorityKind::Weight), Ok(1));
 }
