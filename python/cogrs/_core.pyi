@@ -919,7 +919,8 @@ class ReplayMemory(ReplayWriter):
         all of one episode. It is drawn by its anchor, the first step to learn from. The anchors of
         an episode are the multiples of `period` up to the last start from which all `length` steps
         have an action, and that start; 0 in an episode that is shorter. Without `frame_padding`,
-        steps before frame_stack - 1 are no anchors.
+        steps before frame_stack - 1 are no anchors; a change of `frame_stack` leaves the priorities
+        of all anchors as they are.
 
         An anchor's weight is its step's initial weight times the error of the sequence to the power
         of `priority_exponent`. That error is sequence_eta * max + (1 - sequence_eta) * mean of the
@@ -1097,8 +1098,8 @@ class ReplayMemory(ReplayWriter):
 
         A view has weights, counts of draws, a sampler and a limit of its own over the entries of
         this memory, which are stored once. It takes some 4.6 bytes for each of `max_step` entries,
-        and for a limit one more (up to 255) or four. Samplers "fifo" and "lifo" take some 20 bytes
-        per episode.
+        for a limit one more, and some 14 per entry that was drawn more than 254 times. Samplers
+        "fifo" and "lifo" take some 20 bytes per episode.
 
         Entries have the weight of their close under the view's exponent, also those that were there
         before the view. Views are saved and loaded with the memory.

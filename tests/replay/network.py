@@ -1,5 +1,6 @@
 """Servers, clients and raw sockets that the tests share: all real, on ports that are free."""
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -101,6 +102,14 @@ def push_for_ever(client: ReplayMemoryClient) -> None:
     """Push caches until that is refused."""
     while True:
         client.push_cache()
+
+
+def push_all(client: ReplayMemoryClient) -> None:
+    """Push all that can be drawn, however long the server takes."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            if client.push_cache() == -1:
+                return
 
 
 def deaf(**options: Any) -> ReplayMemoryClient:

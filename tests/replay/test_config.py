@@ -219,8 +219,8 @@ def test_rate_limiter_of_a_config_file(tmp_path: Path, table: str, limiter: Rate
         ("", "limiter: expected samples_per_insert, min_size, error_buffer; or min_size; or queue"),
         ("queue = 1\nmin_size = 1", "limiter: expected .*got queue, min_size"),
         ("samples_per_insert = 2", "limiter: expected .*got samples_per_insert"),
-        ("queue = 0", "limiter.size: "),
-        ("queue = 'x'", "limiter.size: "),
+        ("queue = 0", "limiter.queue: expected an integer >= 1, got 0"),
+        ("queue = 'x'", "limiter.queue: expected an integer"),
         ("samples_per_insert = -1\nmin_size = 1\nerror_buffer = 9", "limiter.samples_per_insert: "),
     ],
 )

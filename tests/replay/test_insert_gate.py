@@ -2,6 +2,7 @@
 
 import math
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import zmq
 
 from cogrs import RateLimiter, ReplayMemoryClient
 from cogrs.api import replay_pb2 as pb
+from cogrs.replay.insert_gate import GateCalls, InsertGate
 from cogrs.replay.pubsub.topic_key import ALLOWANCE
 from cogrs.replay.wire import decode, encode
 from tests.replay import build, network
@@ -255,3 +257,24 @@ def test_header_of_an_allowance_survives_encoding() -> None:
     assert got.allowance == allowance
     assert got.allowance.HasField("inserts")
     assert not got.allowance.HasField("most_samples")
+
+
+def test_call_that_is_not_to_wait_gives_a_silent_server_a_tenth_of_a_second() -> None:
+    asked = []
+
+    def silent(seconds: float | None) -> None:
+        asked.append(seconds)
+        raise TimeoutError
+
+    transport: Any = SimpleNamespace(check=lambda: None)
+    gate = InsertGate(transport, None)
+    gate.take(pb.Header(allowance=pb.Allowance(server=1, number=1, inserts=9)), 0)
+    calls = GateCalls(closed=lambda: 5, report=silent, push=lambda: False)
+    assert gate.wait(calls, 1, 0) is False
+    assert asked == [0.1]
+
+
+def test_client_listens_before_its_first_wait() -> None:
+    with pair(1, **REUSED) as (server, client):
+        server.wait_subscribers(ALLOWANCE, timeout=SLACK)
+        assert client.may_insert()

@@ -219,6 +219,7 @@ def test_metrics_of_a_rate_limiter_agree_with_its_stats() -> None:
     assert {name: value[""] for name, value in found.items() if name.startswith(prefix)} == {
         f"{prefix}inserts_total": 20,
         f"{prefix}samples_total": 30,
+        f"{prefix}removed_total": 0,
         f"{prefix}sample_wait_seconds_total": stats.sample_wait_seconds,
         f"{prefix}insert_wait_seconds_total": 0,
         f"{prefix}samples_per_insert": 1.5,

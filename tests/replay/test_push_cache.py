@@ -134,6 +134,25 @@ def test_push_waits_at_the_high_water_mark_and_names_the_peer() -> None:
             client.write_log("line")
 
 
+def test_cache_that_no_server_took_is_sent_by_the_next_push() -> None:
+    once = {"sampler": "fifo", "max_times_sampled": 1, "cache_size": 2}
+    with started(9, **once) as server, connected(server, timeout=0.2, hwm=1) as client:
+        build.add_uniform(client.rem, 41)
+        server.close()
+        with pytest.raises(TimeoutError):
+            network.push_for_ever(client)
+        left = client.rem.num_drawable
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                client.push_cache()
+        assert client.rem.num_drawable == left
+        with network.restarted(server, 9, **once) as again:
+            pushes = Call(lambda: network.push_all(client))
+            pushes.result(50)
+            batch = again.get_batch(40, wait=50)
+    assert sorted(batch.prev.s.tolist()) == list(range(40))
+
+
 @pytest.mark.parametrize("hwm", [1, 2])
 def test_push_that_waited_goes_on_when_the_server_is_back(hwm: int) -> None:
     with started(1) as server, connected(server, timeout=60, hwm=hwm) as client:

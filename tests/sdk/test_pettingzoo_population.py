@@ -186,7 +186,7 @@ async def test_game_agent_without_an_actor_is_named_in_the_error(possible: Any) 
 
     build = sdk.PettingZooEnvironment.factory(Stranger)
     async with world(build, lambda: Cyclic(calls(), (0,)), actors=("a:p",)) as net:
-        said = "agents: expected an actor for each, got none for 'd'; the actors play a"
+        said = "agents: expected one actor per agent, got no actor for 'd'; the actors play a"
         assert said in net.reason(await net.play())
 
 

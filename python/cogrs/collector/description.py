@@ -285,4 +285,6 @@ class _Parser:
         return number
 
     def unknown(self, key: str, known: Sequence[str]) -> None:
-        raise ValueError(f"{self.name!r}: unknown key {key!r}, there are {sorted(set(known))}")
+        raise ValueError(
+            f"{self.name!r}: unknown key {key!r}, expected one of {sorted(set(known))}"
+        )

@@ -52,7 +52,7 @@ _SECURITY = {
     "client_ca": "require client certificates that are signed by these",
     "tokens": "tokens of controllers, one per line; each call has to carry one",
     "client_tokens": "tokens that only allow joining trials and playing",
-    "slot_secrets": "bind client slots to secrets if asked by clients, or require it (default: "
+    "slot_secrets": "bind client slots to secrets when clients ask for that, or always (default: "
     "asked)",
     "link_tokens": "tokens sent to components, one per line: HOST:PORT TOKEN, or HOST TOKEN",
     "link_tls": "connect to components with TLS",

@@ -52,7 +52,11 @@ def add_replay_server(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=_EXIT_CODES,
     )
     server.add_argument(
-        "--config", type=Path, required=True, metavar="FILE", help="TOML file; see docs/replay.md"
+        "--config",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="TOML file; see docs/replay-servers.md",
     )
     server.set_defaults(run=_replay_server)
 

@@ -15,7 +15,6 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
 from cogrs.replay.endpoint import check_endpoints, check_optional_endpoint
@@ -30,12 +29,13 @@ from cogrs.replay.priorities import AppliedPriorities, Priorities, topic_of
 from cogrs.replay.pubsub.subscriber import Subscriber
 from cogrs.replay.pubsub.topic_key import topic_bytes
 from cogrs.replay.synced_memory import SyncedMemory
-from cogrs.replay.wire import SMALL_CACHE, WireError, encode
+from cogrs.replay.wire import WireError, encode
 from cogrs.validation import check_count, check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cogrs._core import ReplayMemory
     from cogrs.replay.key_pair import KeyLike
 
 _LARGEST = (1 << 64) - 1
@@ -221,7 +221,8 @@ class ReplayMemoryClient(Closeable):
         Args:
             n: Entries that are to come, >= 1. The wait is for one of them: the limiter may never
                 let all of them in at once.
-            timeout: Seconds to wait; None as long as it takes.
+            timeout: Seconds to wait; None as long as it takes. With 0 the server is asked all the
+                same, unless it has told within the last second; its answer is waited for 0.1 s.
 
         Returns:
             True, at once if the server has no rate limiter; or False when the time is over.
@@ -242,8 +243,8 @@ class ReplayMemoryClient(Closeable):
         Returns:
             0 when they are on their way; -1 when too few entries can be drawn, and then nothing is
             sent: none, or under `max_times_sampled` and samplers that repeat no entry fewer than
-            `rem.cache_size`. With `max_times_sampled` entries count as given when they are drawn,
-            also if the server takes none.
+            `rem.cache_size`. With `max_times_sampled` entries count as given when they are drawn;
+            a cache that the server did not take is sent by the next call.
 
         Raises:
             TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several
@@ -367,25 +368,16 @@ class ReplayMemoryClient(Closeable):
     def _push_cache(self, timeout: float | None) -> int:
         self._transport.check()
         synced = self._state()
-        # Entries that are drawn count as given: a cache is refused before, or after settings that
-        # another thread has changed meanwhile.
-        synced.check_settings()
-        drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
+        drawn = synced.take_cache()
         if drawn is None:
             return -1
-        rows, weight_sum, flags, frame_stack, frames = drawn
-        synced.check(flags, frame_stack, max(map(len, frames)))
-        cache = pb.Cache(
-            rows=rows,
-            weight_sum=weight_sum,
-            template=synced.digest,
-            flags=flags,
-            frame_stack=frame_stack,
-            ids=synced.ids,
-            nstep=synced.nstep,
-        )
+        cache, frames = drawn
         head = encode(self._uuid, cache=cache)
-        self._pushes.send("push_cache", lambda: head, frames, timeout)
+        try:
+            self._pushes.send("push_cache", lambda: head, frames, timeout)
+        except (TimeoutError, ConnectionError):
+            synced.keep_cache(drawn)
+            raise
         return 0
 
     def _report(self, call: str, within: float | None = None, *, restored: bool = False) -> None:

@@ -15,7 +15,7 @@ from cogrs.replay.convert import template_of
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 from cogrs.shown import shown
-from cogrs.validation import check_path
+from cogrs.validation import check_count, check_path
 from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile
 _LIMITERS: dict[tuple[str, ...], Callable[..., RateLimiter]] = {
     ("samples_per_insert", "min_size", "error_buffer"): RateLimiter,
     ("min_size",): RateLimiter.min_size,
-    ("queue",): RateLimiter.queue,
+    ("queue",): lambda queue: RateLimiter.queue(check_count("queue", queue, most=2**64 - 1)),
 }
 """What makes a rate limiter, by the keys that it is made of."""
 

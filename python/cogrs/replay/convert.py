@@ -91,7 +91,7 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
     given = as_array(name, value, np.dtype(np.float64), None)
     if given.size and given.dtype == object and _holds_only_integers(given):
         raise ValueError(f"{name}: expected numbers that float64 holds, got larger integers")
-    if kind_of(given.dtype) not in "biuf":
+    if kind_of(given.dtype) not in "iuf":
         raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
     return np.array(given, np.float64, order="C")
 

@@ -32,6 +32,9 @@ _FRESH: Final = 1.0
 """Seconds for which a client goes by what it was told last, and for which it waits for an answer
 while it waits to insert."""
 
+_ANSWER: Final = 0.1
+"""Seconds for which a call that is not to wait waits for the server's answer."""
+
 _PUSHED: Final = 0.2
 """Seconds after which a client pushes to a starved learner again, if it was told nothing new."""
 
@@ -80,6 +83,10 @@ class InsertGate:
                 self._take(answer.allowance)
             else:
                 self._known = None
+                return
+        if self._subscriber is not None:
+            # From now on, so that the first wait misses nothing.
+            self._subscriber.newest(ALLOWANCE, None, 0)
 
     def may_insert(self, calls: GateCalls, n: int) -> bool:
         """See `ReplayMemoryClient.may_insert`."""
@@ -92,7 +99,7 @@ class InsertGate:
         """See `ReplayMemoryClient.wait_to_insert`."""
         check_count("n", n)
         deadline = Deadline.of("timeout", timeout)
-        self._refresh(calls, deadline.within(_FRESH) or _FRESH)
+        self._refresh(calls, deadline.within(_FRESH) or _ANSWER)
         if self._is_open(calls):
             return True
         with self.clock.running():

@@ -42,8 +42,15 @@ class _LimiterFigure(NamedTuple):
 
 _COUNTERS = (
     _Figure("caches_received", "Caches that have arrived.", lambda s: s.received.caches),
-    _Figure("samples_received", "Samples in those caches.", lambda s: s.received.samples),
-    _Figure("received_bytes", "Bytes of those caches.", lambda s: s.received.bytes, "bytes"),
+    _Figure(
+        "samples_received", "Samples in caches that have arrived.", lambda s: s.received.samples
+    ),
+    _Figure(
+        "received_bytes",
+        "Bytes of caches that have arrived.",
+        lambda s: s.received.bytes,
+        "bytes",
+    ),
     _Figure("samples_given", "Samples in batches.", lambda s: s.samples_given),
     _Figure(
         "samples_discarded",
@@ -83,6 +90,7 @@ _GAUGES = (
 _OF_LIMITER = (
     _LimiterFigure("limiter_inserts", "Steps that the rate limiter has counted.", "inserts"),
     _LimiterFigure("limiter_samples", "Samples that it has counted.", "samples"),
+    _LimiterFigure("limiter_removed", "Inserts evicted or used up; 0 of a server.", "removed"),
     _LimiterFigure(
         "limiter_sample_wait_seconds",
         "Time that batches have waited.",
@@ -100,8 +108,8 @@ _OF_LIMITER = (
 # In the order of `Tally`.
 _BY_CLIENT = (
     ("client_caches_received", "Caches that have arrived, by client.", ""),
-    ("client_samples_received", "Samples in those caches, by client.", ""),
-    ("client_received_bytes", "Bytes of those caches, by client.", "bytes"),
+    ("client_samples_received", "Samples in caches that have arrived, by client.", ""),
+    ("client_received_bytes", "Bytes of caches that have arrived, by client.", "bytes"),
 )
 
 

@@ -95,7 +95,8 @@ class Priorities(NamedTuple):
         with np.errstate(over="ignore"):
             errors: npt.NDArray[np.float32] = given.astype(_ERRORS)
         if not _are_sound(errors):
-            raise ValueError("priority: expected finite numbers >= 0 in float32, got other numbers")
+            unsound = given[~(np.isfinite(errors) & (errors >= 0))]
+            raise ValueError(f"priority: expected finite numbers >= 0 in float32, got {unsound[0]}")
         of_sequences = sequences is not None
         return cls(rows, senders, errors, check_flag("absolute", absolute), of_sequences)
 

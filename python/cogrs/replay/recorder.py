@@ -314,8 +314,8 @@ class Recorder:
         template = self._memory.reward_buf
         refuse_flags(name, given)
         made = convert(name, given, template.dtype, (count, *template.shape))
-        if not np.isfinite(made).all():
-            raise ValueError(f"{name}: expected finite numbers, got other numbers")
+        if not (finite := np.isfinite(made)).all():
+            raise ValueError(f"{name}: expected finite numbers, got {made[~finite][0]}")
         return made
 
     def _weights(self, init_w: Any) -> npt.NDArray[np.float64]:

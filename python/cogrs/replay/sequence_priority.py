@@ -50,8 +50,10 @@ class SequencePriority(NamedTuple):
                 raise ValueError(f"priority: expected {expected}, got {errors.shape}")
             made = np.ones(errors.shape, np.bool_)
         counted = errors[made]
-        if not (np.isfinite(counted).all() and (counted >= 0).all()):
-            raise ValueError("priority: expected finite numbers >= 0 in float32, got other numbers")
+        if not (sound := np.isfinite(counted) & (counted >= 0)).all():
+            raise ValueError(
+                f"priority: expected finite numbers >= 0 in float32, got {counted[~sound][0]}"
+            )
         counts = made.sum(1)
         kept = counts > 0
         errors = np.where(made, errors, 0.0)[kept]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cogrs._core import cache_layout, start_ids
-from cogrs.replay.wire import digest_of, memory_like
+from cogrs._core import cache_layout, draw_cache, start_ids
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay.wire import SMALL_CACHE, digest_of, memory_like
 
 if TYPE_CHECKING:
-    from cogrs.api import replay_pb2 as pb
+    from collections.abc import Sequence
 
 
 class SyncedMemory:
@@ -37,11 +39,44 @@ class SyncedMemory:
         self._layout = cache_layout(self.rem)[:2]
         self._max_frame = sizes.max_frame
         self._before = before.totals() if before else (0, 0)
+        self._kept: list[tuple[pb.Cache, Sequence[Any]]] = []
+        """Caches that were not sent: at most one per thread that pushes."""
 
     def totals(self) -> tuple[int, int]:
         """Return the episodes and steps closed in this memory and those before it."""
         episodes, steps = self._before
         return episodes + self.rem.total_episodes, steps + self.rem.total_steps
+
+    def take_cache(self) -> tuple[pb.Cache, Sequence[Any]] | None:
+        """Draw a cache, as its header and frames; None where too few entries can be drawn.
+
+        One that was kept comes first.
+        """
+        # Entries that are drawn count as given: a cache is refused before, or after settings that
+        # another thread has changed meanwhile.
+        self.check_settings()
+        with contextlib.suppress(IndexError):
+            return self._kept.pop()
+        drawn = draw_cache(self.rem, ids=self.ids, nstep=self.nstep, pack=SMALL_CACHE)
+        if drawn is None:
+            return None
+        rows, weight_sum, flags, frame_stack, frames = drawn
+        self.check(flags, frame_stack, max(map(len, frames)))
+        cache = pb.Cache(
+            rows=rows,
+            weight_sum=weight_sum,
+            template=self.digest,
+            flags=flags,
+            frame_stack=frame_stack,
+            ids=self.ids,
+            nstep=self.nstep,
+        )
+        return cache, frames
+
+    def keep_cache(self, cache: tuple[pb.Cache, Sequence[Any]]) -> None:
+        """Keep a cache that was not sent for the next call, where its entries count as given."""
+        if self.rem.max_times_sampled:
+            self._kept.append(cache)
 
     def check_settings(self) -> None:
         """Refuse caches as the present settings make them, as `check` does."""

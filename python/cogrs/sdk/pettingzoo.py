@@ -278,7 +278,7 @@ class _Casting:
             if actor not in free:
                 playing = ", ".join(map(str, self.agents.values())) or "no agents"
                 raise ValueError(
-                    f"agents: expected an actor for each, got none for {agent!r}; the actors play "
-                    f"{playing}"
+                    f"agents: expected one actor per agent, got no actor for {agent!r}; the actors "
+                    f"play {playing}"
                 )
             self.agents[actor] = agent

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -23,10 +23,20 @@ pub fn shown(value: &Bound<'_, PyAny>) -> String {
     shown.map_or("?".into(), |text| text.to_string())
 }
 
+/// Whether it is a truth value: Python's, NumPy's or an array of one. Those of NumPy and of other libraries turn into numbers.
+fn is_bool(value: &Bound<'_, PyAny>) -> bool {
+    if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
+        return false;
+    }
+    let kind = || value.getattr("dtype").and_then(|dtype| dtype.getattr("kind"));
+    value.is_instance_of::<PyBool>()
+        || kind().is_ok_and(|kind| kind.extract::<&str>().is_ok_and(|kind| kind == "b"))
+}
+
 /// An integer >= `least`: `TypeError` for a bool and for all that is not an integer, `ValueError` out of range.
 pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64> {
     let wrong = |expected: String| -> PyErr { Error::value(name, expected, shown(value)).into() };
-    if value.is_instance_of::<PyBool>() {
+    if is_bool(value) {
         return Err(wrong_type(name, "an integer", value));
     }
     match value.extract::<i64>() {
@@ -46,7 +56,7 @@ pub fn size(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<usize>
 /// A real number; `TypeError` for other types, bool among them; `ValueError` for an integer that float64 does not
 /// hold.
 pub fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    if value.is_instance_of::<PyBool>() {
+    if is_bool(value) {
         return Err(wrong_type(name, "a number", value));
     }
     value.extract::<f64>().map_err(|error| {

@@ -229,6 +229,9 @@ pub fn draw<'py>(
                     sampler.check_batch("batch_size", rows, memory.max_step(), limit)?;
                 }
                 if let Some(reason) = memory.sample_shortage(rows) {
+                    if wait == Wait::ForEver {
+                        memory.check_min_size()?;
+                    }
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }
                 Ok(match draw_into(memory, (view, sampler), &plan, parts)? {

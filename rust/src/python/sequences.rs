@@ -147,6 +147,9 @@ pub fn draw<'py>(
                     by.check_batch("n", rows, memory.max_step(), settings.max_times_sampled)?;
                 }
                 if let Some(reason) = memory.sample_shortage(samples) {
+                    if wait == Wait::ForEver {
+                        memory.check_min_size()?;
+                    }
                     return Ok(Attempt::NotYet(Shortage::Limiter(reason)));
                 }
                 Ok(match draw_into(memory, sampler, &plan, parts)? {

@@ -7,7 +7,7 @@ use crate::replay::sequence_window::SequenceShape;
 #[derive(Debug)]
 pub(super) struct Anchors {
     pub shape: SequenceShape,
-    /// The first step that may be an anchor.
+    /// The first step whose anchor can be drawn. Those before have weights too, for another `frame_stack`.
     pub first: usize,
     /// Over the slots of the entries: those that hold an anchor's step can be drawn.
     pub index: SamplingIndex,

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
+use rand::Rng;
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
@@ -247,6 +248,8 @@ impl CheckpointFile {
         let numbers = numbers_per_entry(limit, &self.views) * size_of::<u32>();
         let row = (spec.entry_size() + size_of::<EntryWeight>() + numbers) as u64;
         let lengths = episodes.iter().map(|record| (record.length, record.final_state));
+        let actions =
+            lengths.clone().map(|(length, last)| u64::from(length) - u64::from(last && length > 0));
         let states = self.sequences.state_bytes(lengths);
         let size = entries
             .checked_mul(row)
@@ -259,7 +262,7 @@ impl CheckpointFile {
         // Serial numbers share an id with a step, and all ids stay below 2^63.
         let step_bits = u64::BITS - memory.max_step.leading_zeros();
         let known = memory.next_serial.leading_zeros() > step_bits
-            && memory.totals.episodes.max(memory.totals.steps) <= u64::MAX >> 1
+            && memory.totals.is_sound()
             && serials.clone().all(|serial| serial < memory.next_serial)
             && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();
         let fitting = settings.iter().all(|settings| settings.is_valid(dims));
@@ -272,13 +275,16 @@ impl CheckpointFile {
                 && (record.values || !record.weights)
                 && (spec.has_values() || !record.values)
         });
+        // Of a generator whose state is 0 all numbers are: draws that try slots until one is drawable would never end.
+        let mut rng = memory.rng.clone();
+        let sound = sound && (0..4).any(|_| rng.next_u64() != 0);
         let names: std::collections::HashSet<_> =
             self.views.iter().map(|(view, _)| &view.name).collect();
         let largest = |largest: f64| largest.is_finite() && largest >= 1.0;
         let limited = self.limited;
         let sound = sound
             && largest(self.largest)
-            && limited.is_none_or(|limited| limited.is_sound(memory.max_step))
+            && limited.is_none_or(|limited| limited.is_sound(memory.max_step, actions.sum()))
             && names.len() == self.views.len()
             && self.views.iter().all(|(view, of_view)| view.check().is_ok() && largest(*of_view));
         if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {

@@ -72,24 +72,20 @@ pub(super) fn returns_and_weights(
 ) -> Result<ReturnsAndWeights> {
     let settings = &ending.settings;
     let dims = settings.discount_factor.len();
-    let mut returns = vec![0.0; base.len() * dims];
-    if ending.values {
-        let zeros = vec![0.0; dims];
-        let bootstrap = ending.bootstrap.as_deref().unwrap_or(&zeros);
-        let gamma = &settings.discount_factor;
-        lambda_returns(rewards, values, bootstrap, gamma, settings.mix_lambda, &mut returns);
-    }
+    let returns = returns_of(rewards, values, base.len(), ending);
     let base = &base[steps.clone()];
     let weights: Vec<f32> = match settings.new_priority {
         NewPriority::Returns if ending.weights => {
             let rows = steps.start * dims..steps.end * dims;
             let coeff = &settings.reward_coeff;
-            let mut errors = mixed_errors(&returns[rows.clone()], &values[rows], coeff);
+            let (returns, values) = (&returns[rows.clone()], &values[rows]);
+            let mut errors = mixed_errors(returns, values, coeff, steps.len());
             let (epsilon, exponent) = (settings.priority_epsilon, settings.priority_exponent);
             sampling_weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
         }
         NewPriority::Returns => base.to_vec(),
-        NewPriority::Max => scaled(base, largest).collect(),
+        // The largest weight of entries with another initial weight can exceed float32 times this one.
+        NewPriority::Max => scaled(base, largest).map(|weight| weight.min(f32::MAX)).collect(),
         NewPriority::Number(number) => scaled(base, number).collect(),
     };
     let returns: Vec<f32> = returns.into_iter().map(|q| q as f32).collect();
@@ -100,6 +96,25 @@ pub(super) fn returns_and_weights(
         check_finite("value", "finite numbers", values, dims, 0)?;
     }
     finite.map(|()| ReturnsAndWeights { returns, weights })
+}
+
+/// The returns of so many entries with an action; zeros where the episode was closed without.
+pub(super) fn returns_of(
+    rewards: &[f32],
+    values: &[f32],
+    entries: usize,
+    ending: &Ending,
+) -> Vec<f64> {
+    let settings = &ending.settings;
+    let dims = settings.discount_factor.len();
+    let mut returns = vec![0.0; entries * dims];
+    if ending.values {
+        let zeros = vec![0.0; dims];
+        let bootstrap = ending.bootstrap.as_deref().unwrap_or(&zeros);
+        let gamma = &settings.discount_factor;
+        lambda_returns(rewards, values, bootstrap, gamma, settings.mix_lambda, &mut returns);
+    }
+    returns
 }
 
 fn scaled(base: &[f32], factor: f64) -> impl Iterator<Item = f32> {
@@ -299,7 +314,8 @@ impl Memory {
             let returns: Vec<f64> =
                 self.floats(episode, Field::Qvest).into_iter().map(f64::from).collect();
             let values = self.floats(episode, Field::Value);
-            let mut errors = mixed_errors(&returns, &values, &settings.reward_coeff);
+            let coeff = &settings.reward_coeff;
+            let mut errors = mixed_errors(&returns, &values, coeff, episode.len());
             errors.truncate(made.len());
             let exponent = settings.priority_exponent;
             made = sampling_weights(base.iter().copied(), &mut errors, 0.0, exponent)

@@ -151,9 +151,9 @@ impl Memory {
         self.check_working_memory(episode.len())?;
         let step = step as usize;
         let dims = self.spec.reward_dims();
-        let mut rewards = self.floats(episode, Field::Reward);
+        let mut all = self.floats(episode, Field::Reward);
         let changed = step * dims..(step + 1) * dims;
-        for (reward, delta) in rewards[changed.clone()].iter_mut().zip(delta) {
+        for (reward, delta) in all[changed.clone()].iter_mut().zip(delta) {
             let sum = *reward + delta;
             if !sum.is_finite() {
                 let got = format!("{} + {} at step {step}", short(*reward), short(*delta));
@@ -175,18 +175,23 @@ impl Memory {
             let steps = self.steps_to_reweigh(ending, step);
             let values = self.floats(episode, Field::Value);
             let base = &self.bases(episode)[..entries];
-            let rewards = &rewards[..entries * dims];
+            let rewards = &all[..entries * dims];
             let (largest, range) = (self.largest, steps.clone());
             let computed = returns_and_weights(rewards, &values, base, ending, largest, range)?;
             if ending.values {
                 self.write_returns(index, 0..step + 1, &computed.returns);
             }
+            self.write_reward(slot, &all[changed.clone()]);
             self.write_weights(index, steps.clone(), &base[steps.clone()], &computed.weights);
             self.weigh_anchors(index, steps);
         }
-        let bytes = bytemuck::cast_slice(&rewards[changed]);
-        self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);
+        self.write_reward(slot, &all[changed]);
         Ok(true)
+    }
+
+    fn write_reward(&mut self, slot: usize, reward: &[f32]) {
+        let bytes = bytemuck::cast_slice(reward);
+        self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);
     }
 
     /// The steps whose weights change with a late reward at `step`.

@@ -22,15 +22,15 @@ impl EntryWeight {
     }
 }
 
-/// The mixed error of every entry: `sum_d coeff[d] * |q[d] - v[d]|`, or 0 where that is negative. `returns` and `values` have
-/// shape (T, R), row by row, for R numbers in `coeff`.
-pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> {
+/// The mixed error of each of `entries`: `sum_d coeff[d] * |q[d] - v[d]|`, or 0 where that is negative or R is 0. `returns` and
+/// `values` have shape (entries, R), row by row, for R numbers in `coeff`.
+pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64], entries: usize) -> Vec<f64> {
     let term = |c: &f64, (q, v): (&f64, &f32)| c * (q - f64::from(*v)).abs();
     // Not `max`, which would turn NaN into 0.
     let floored = |sum: f64| if sum < 0.0 { 0.0 } else { sum };
     let pairs = returns.iter().zip(values);
     match coeff {
-        [] => Vec::new(),
+        [] => vec![0.0; entries],
         // Without an inner loop the compiler vectorizes this.
         [c] => pairs.map(|pair| floored(term(c, pair))).collect(),
         _ => {
@@ -67,10 +67,11 @@ mod tests {
 
     #[test]
     fn error_is_absolute_in_each_dimension_before_mixing() {
-        assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 0.0], &[1.0, 2.0]), [8.0]);
-        assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 1.0], &[1.0]), [2.0, 4.0]);
-        assert_eq!(mixed_errors(&[2.0], &[0.0], &[-1.0]), [0.0]);
-        assert!(mixed_errors(&[f64::NAN], &[0.0], &[1.0])[0].is_nan());
+        assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 0.0], &[1.0, 2.0], 1), [8.0]);
+        assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 1.0], &[1.0], 2), [2.0, 4.0]);
+        assert_eq!(mixed_errors(&[2.0], &[0.0], &[-1.0], 1), [0.0]);
+        assert!(mixed_errors(&[f64::NAN], &[0.0], &[1.0], 1)[0].is_nan());
+        assert_eq!(mixed_errors(&[], &[], &[], 2), [0.0, 0.0]);
     }
 
     #[test]

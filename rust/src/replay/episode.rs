@@ -173,3 +173,19 @@ pub struct Totals {
     /// Their entries without final states: the steps that were taken.
     pub steps: u64,
 }
+
+/// Where counts stay: sums of two fit into 64 bits. Only files of others come near it.
+pub const LARGEST_COUNT: u64 = u64::MAX >> 1;
+
+impl Totals {
+    /// Whether the counts could be those of a memory.
+    pub fn is_sound(&self) -> bool {
+        self.episodes.max(self.steps) <= LARGEST_COUNT
+    }
+
+    /// Counts an episode of so many steps.
+    pub fn count(&mut self, steps: u64) {
+        self.episodes = (self.episodes + 1).min(LARGEST_COUNT);
+        self.steps = (self.steps + steps).min(LARGEST_COUNT);
+    }
+}

@@ -41,7 +41,9 @@ impl Memory {
             // The search costs no more than keeping such episodes has saved.
             let empty = if self.empty > 0 { self.position_of_empty() } else { None };
             let at = empty.or_else(|| self.next_victim(true));
-            self.evict(at.unwrap_or(0));
+            let at = at.unwrap_or(0);
+            self.note_evicted(at);
+            self.evict(at);
         }
         if self.empty > EMPTY_EPISODES {
             self.evict(self.closed.len() - 1);
@@ -59,7 +61,12 @@ impl Memory {
 
     /// Evicts the closed episode that the remover names. Returns whether there was one.
     pub(super) fn evict_next(&mut self) -> bool {
-        self.next_victim(false).is_some_and(|at| self.evict(at))
+        let Some(at) = self.next_victim(false) else { return false };
+        // An open episode may take the room of closed ones, and hold `min_size` with them once it is closed.
+        if !self.has_min_size() {
+            self.note_evicted(at);
+        }
+        self.evict(at)
     }
 
     /// The position of the episode to evict in the order of closing, of all or all but the newest.

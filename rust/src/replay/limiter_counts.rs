@@ -5,7 +5,7 @@
 //! states left out.
 
 use crate::error::{Error, Result};
-use crate::replay::episode::Episode;
+use crate::replay::episode::{Episode, LARGEST_COUNT};
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{Limited, LimiterCounts, RateLimiter};
 
@@ -29,6 +29,7 @@ impl Memory {
             |limited| limited.counts,
         );
         self.limited = Some(Limited { limiter, counts });
+        self.evicted_too_early = 0;
         self.recount_removed();
         Ok(())
     }
@@ -49,6 +50,36 @@ impl Memory {
             .and_then(|Limited { limiter, counts }| limiter.sample_shortage(n as u64, &counts))
     }
 
+    /// Fails with [`Error::Value`] when the memory evicts episodes before it holds `min_size` entries, so that a wait for
+    /// samples would never end.
+    pub fn check_min_size(&self) -> Result<()> {
+        let Some(Limited { limiter, .. }) = self.limited else { return Ok(()) };
+        let min_size = limiter.min_size_to_sample();
+        if self.evicted_too_early < min_size || self.has_min_size() {
+            return Ok(());
+        }
+        let expected = format!(
+            "a min_size that is held with max_step={} and max_episode={}, by which {} entries were evicted too early",
+            self.max_step(),
+            self.settings.max_episode,
+            self.evicted_too_early
+        );
+        Err(Error::value("limiter", expected, format!("min_size={min_size}")))
+    }
+
+    /// Counts the entries of the episode at a position in the order of closing, which is about to be evicted for room.
+    pub(super) fn note_evicted(&mut self, at: usize) {
+        if self.limited.is_some() {
+            let actions = self.episode(at).map_or(0, Episode::actions);
+            self.evicted_too_early += actions as u64;
+        }
+    }
+
+    /// Whether a limiter's `min_size` is held.
+    pub(super) fn has_min_size(&self) -> bool {
+        self.limited.is_some_and(|Limited { limiter, counts }| limiter.has_size(&counts))
+    }
+
     /// Why the rate limiter does not allow an insert yet; None when it does.
     pub fn insert_shortage(&self) -> Option<String> {
         self.limited.and_then(|Limited { limiter, counts }| limiter.insert_shortage(&counts))
@@ -57,13 +88,15 @@ impl Memory {
     /// Counts samples that were given.
     pub fn count_samples(&mut self, n: usize) {
         if let Some(limited) = &mut self.limited {
-            limited.counts.samples += n as u64;
+            let samples = limited.counts.samples + n as u64;
+            limited.counts.samples = samples.min(LARGEST_COUNT);
         }
     }
 
     pub(super) fn count_inserts(&mut self, n: usize) {
         if let Some(limited) = &mut self.limited {
-            limited.counts.inserts += n as u64;
+            let inserts = limited.counts.inserts + n as u64;
+            limited.counts.inserts = inserts.min(LARGEST_COUNT);
         }
     }
 
@@ -72,7 +105,7 @@ impl Memory {
         if let Some(limited) = &mut self.limited {
             let limit = self.index.limit();
             let used_up = times_sampled.iter().filter(|&&times| times == limit).count();
-            limited.counts.removed += used_up as u64;
+            limited.counts.remove(used_up as u64);
         }
     }
 
@@ -81,7 +114,7 @@ impl Memory {
         if self.limited.is_some() {
             let removed = self.count_unused(&self.episodes[index as usize]);
             if let Some(limited) = &mut self.limited {
-                limited.counts.removed += removed;
+                limited.counts.remove(removed);
             }
         }
     }

@@ -77,6 +77,8 @@ pub struct Memory {
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
     pub(super) limited: Option<Limited>,
+    /// Entries evicted for room since the limiter's `min_size` was last held.
+    pub(super) evicted_too_early: u64,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 
@@ -140,6 +142,7 @@ impl Memory {
             reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
             limited: None,
+            evicted_too_early: 0,
             spec,
             rng,
         })
@@ -172,6 +175,7 @@ impl Memory {
             self.check_anchors();
         }
         self.recount_removed();
+        self.evicted_too_early = 0;
         Ok(())
     }
 
@@ -280,6 +284,7 @@ impl Memory {
             self.forget(index);
         }
         self.used_by_open = 0;
+        self.evicted_too_early = 0;
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
@@ -321,15 +326,17 @@ impl Memory {
     /// Makes an open episode a closed one.
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
-        self.totals.episodes += 1;
         let actions = episode.actions();
-        self.totals.steps += actions as u64;
+        self.totals.count(actions as u64);
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
         self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
+        if self.has_min_size() {
+            self.evicted_too_early = 0;
+        }
     }
 
     fn enqueue(&mut self, index: u32) {

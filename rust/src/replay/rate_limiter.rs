@@ -16,6 +16,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, short};
+use crate::replay::episode::LARGEST_COUNT;
 
 /// Why the options are limited.
 const REASON: &str = "or samples and inserts could wait for each other for ever";
@@ -35,6 +36,11 @@ impl LimiterCounts {
     /// Samples per insert so far; 0 without inserts.
     pub fn samples_per_insert(&self) -> f64 {
         if self.inserts == 0 { 0.0 } else { self.samples as f64 / self.inserts as f64 }
+    }
+
+    /// Counts entries that were evicted or used up.
+    pub(super) fn remove(&mut self, n: u64) {
+        self.removed = (self.removed + n).min(self.inserts);
     }
 
     /// Entries that can still be drawn.
@@ -278,7 +284,8 @@ impl RateLimiter {
         Some(u64::try_from(by_size.max(0)).unwrap_or(u64::MAX).max(by_ratio))
     }
 
-    fn has_size(&self, counts: &LimiterCounts) -> bool {
+    /// Whether as many entries are held as have to be before anything is sampled.
+    pub fn has_size(&self, counts: &LimiterCounts) -> bool {
         counts.held() >= i128::from(self.min_size)
     }
 
@@ -306,7 +313,7 @@ impl Display for RateLimiter {
         match self.ratio {
             None => write!(f, "RateLimiter.min_size({min_size})"),
             Some(Ratio { high, queue: true, .. }) => {
-                write!(f, "RateLimiter.queue({})", short(high))
+                write!(f, "RateLimiter.queue({})", high as u64)
             }
             Some(Ratio { samples_per_insert, low, high, .. }) => write!(
                 f,
@@ -327,13 +334,14 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    /// Whether a memory of `max_step` entries could have it.
-    pub fn is_sound(&self, max_step: u64) -> bool {
+    /// Whether a memory of `max_step` entries that holds `held` inserted ones could have it.
+    pub fn is_sound(&self, max_step: u64, held: u64) -> bool {
         let LimiterCounts { inserts, samples, removed } = self.counts;
         self.limiter.is_valid()
             && self.limiter.min_size_to_sample() <= max_step
-            && inserts.max(samples) <= u64::MAX >> 1
+            && inserts.max(samples) <= LARGEST_COUNT
             && removed <= inserts
+            && held <= inserts
     }
 }
 

@@ -110,7 +110,7 @@ impl SamplingIndex {
     /// [`crate::error::Error::Memory`] when the system refuses the memory.
     pub fn set_limit(&mut self, limit: u32) -> Result<()> {
         let len = self.tree.leaves().len();
-        let mut times = (limit > 0).then(|| TimesSampled::new(len, limit)).transpose()?;
+        let mut times = (limit > 0).then(|| TimesSampled::new(len)).transpose()?;
         if let (Some(old), Some(new)) = (&self.times, &mut times) {
             for slot in (0..self.filled).filter(|&slot| old.get(slot) > 0) {
                 // Counts above a lowered limit might not fit.

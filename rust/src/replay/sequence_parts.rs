@@ -84,7 +84,7 @@ impl SequenceParts {
 impl Memory {
     fn anchor_record(&self) -> Option<AnchorRecord> {
         let anchors = self.anchors.as_ref()?;
-        let slots = self.slots_of(anchors);
+        let slots = self.slots_of(anchors, anchors.first);
         let weights = slots.iter().map(|&slot| anchors.index.weight(slot as usize)).collect();
         let times = slots.iter().map(|&slot| anchors.index.times_sampled(slot as usize));
         let times = if anchors.index.limit() > 0 { times.collect() } else { Vec::new() };
@@ -96,7 +96,8 @@ impl Memory {
             return Ok(false);
         }
         self.make_anchors(&record.shape)?;
-        let slots = self.anchors.as_deref().map_or_else(Vec::new, |made| self.slots_of(made));
+        let slots =
+            self.anchors.as_deref().map_or_else(Vec::new, |made| self.slots_of(made, made.first));
         let limit = self.settings.max_times_sampled;
         let timed = if limit > 0 { slots.len() } else { 0 };
         let sound = record.weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0)

@@ -17,7 +17,7 @@ use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
 use crate::replay::anchors::Anchors;
 use crate::replay::corrections::PriorityKind;
-use crate::replay::episode::Episode;
+use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::finite::check_non_negative;
 use crate::replay::memory::Memory;
 use crate::replay::power::raise_all;
@@ -47,15 +47,14 @@ impl Memory {
     /// Makes the anchors of a shape, unless they are there. Fails with [`Error::Memory`] when the system refuses.
     pub(super) fn make_anchors(&mut self, shape: &SequenceShape) -> Result<()> {
         let shape = with_same_anchors(shape);
-        let first = self.settings.unpadded_stack() - 1;
-        let is_made = |anchors: &Anchors| anchors.shape == shape && anchors.first == first;
-        if self.anchors.as_deref().is_some_and(is_made) {
+        if self.anchors.as_deref().is_some_and(|anchors| anchors.shape == shape) {
             return Ok(());
         }
         // First the old ones go, so that two sets never take memory together.
         self.anchors = None;
         let mut index = SamplingIndex::new(self.max_step())?;
         index.set_limit(self.settings.max_times_sampled)?;
+        let first = self.settings.unpadded_stack() - 1;
         self.anchors = Some(Box::new(Anchors { shape, first, index }));
         for at in 0..self.closed.len() {
             self.weigh_anchors(self.closed[at], 0..usize::MAX);
@@ -79,11 +78,11 @@ impl Memory {
         let errors = StepErrors::new(self, episode);
         let mut slots = Vec::new();
         let mut leaves = Vec::new();
-        for anchor in anchors.shape.anchors(length, anchors.first) {
+        for anchor in anchors.shape.anchors(length, 0) {
             let learned = anchors.shape.learned(actions, anchor);
             if learned.start < changed.end && changed.start < learned.end {
                 slots.push(episode.slot_of(anchor as u32) as u32);
-                let is_drawable = errors.base[anchor] > 0.0;
+                let is_drawable = errors.base[anchor] > 0.0 && anchor >= anchors.first;
                 let weight = errors.weight(learned, self.settings.sequence_eta);
                 leaves.push(leaf(weight, is_drawable));
             }
@@ -101,34 +100,32 @@ impl Memory {
         }
     }
 
-    /// Forgets the anchors where the settings say that others may be drawn, and takes over the limit of draws.
+    /// Takes over the limit of draws, and which steps are too near the beginning of an episode. Weights stay.
     pub(super) fn check_anchors(&mut self) {
         let Some(mut anchors) = self.anchors.take() else { return };
         let limit = self.settings.max_times_sampled;
-        let is_changed = anchors.index.limit() != limit;
         // Without memory for counts they are made anew by the next draw, which then says so.
-        if anchors.first != self.settings.unpadded_stack() - 1
-            || (is_changed && anchors.index.set_limit(limit).is_err())
-        {
+        if anchors.index.limit() != limit && anchors.index.set_limit(limit).is_err() {
             return;
         }
-        if is_changed {
-            let slots = self.slots_of(&anchors);
-            let leaf_of = |&slot: &u32| {
-                let is_drawable = self.weights[slot as usize].base > 0.0;
-                leaf(anchors.index.weight(slot as usize), is_drawable)
-            };
-            let mut leaves: Vec<f32> = slots.iter().map(leaf_of).collect();
-            anchors.index.set_many(&slots, &mut leaves);
-        }
+        anchors.first = self.settings.unpadded_stack() - 1;
+        let slots = self.slots_of(&anchors, 0);
+        let leaf_of = |&slot: &u32| {
+            let step = EntryRef(self.entry_refs[slot as usize]).step() as usize;
+            let is_drawable = self.weights[slot as usize].base > 0.0 && step >= anchors.first;
+            leaf(anchors.index.weight(slot as usize), is_drawable)
+        };
+        let mut leaves: Vec<f32> = slots.iter().map(leaf_of).collect();
+        anchors.index.set_many(&slots, &mut leaves);
+        anchors.index.forget_order();
         self.anchors = Some(anchors);
     }
 
-    /// The slots of all anchors, by episode and step.
-    pub(super) fn slots_of(&self, anchors: &Anchors) -> Vec<u32> {
+    /// The slots of all anchors from step `first` of their episode on, by episode and step.
+    pub(super) fn slots_of(&self, anchors: &Anchors, first: usize) -> Vec<u32> {
         let mut slots = Vec::new();
         for episode in self.closed_episodes() {
-            let steps = anchors.shape.anchors(episode.length(), anchors.first);
+            let steps = anchors.shape.anchors(episode.length(), first);
             slots.extend(steps.map(|step| episode.slot_of(step as u32) as u32));
         }
         slots

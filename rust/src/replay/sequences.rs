@@ -156,8 +156,8 @@ impl Memory {
             let SequenceShape { length, burn_in, after, border, .. } = shape;
             let stack = self.settings.frame_stack;
             let needed = match border {
-                Border::Drop => first.max(*burn_in) + length + after,
-                _ => first + length,
+                Border::Drop => first.max(*burn_in).saturating_add(length + after),
+                _ => first.saturating_add(*length),
             };
             return format!(
                 "nothing to sample: border='{border}', burn_in={burn_in}, length={length}, after={after} and \

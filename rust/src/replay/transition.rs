@@ -185,10 +185,10 @@ impl Memory {
     /// first.
     pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         let stack = self.settings.frame_stack;
-        let size = self.spec[field].nbytes() * stack;
         if field != Field::State || stack == 1 {
             self.storage.gather(field, slots, out);
-        } else if size > 0 {
+        } else if self.spec[field].nbytes() > 0 {
+            let size = self.spec[field].nbytes() * stack;
             for (&slot, out) in slots.iter().zip(out.chunks_exact_mut(size)) {
                 self.gather_stack(slot, stack, out);
             }

@@ -1,6 +1,7 @@
 //! The views of a memory: how they are made and drawn from, and how their weights follow those of entries.
 
 use crate::error::{Error, Result};
+use crate::replay::closing::returns_of;
 use crate::replay::corrections::PriorityKind;
 use crate::replay::entry_weight::{mixed_errors, sampling_weights};
 use crate::replay::episode::Episode;
@@ -139,13 +140,15 @@ impl Memory {
         };
         match ending.settings.new_priority {
             NewPriority::Returns if ending.weights => {
-                let returns = self.floats(episode, Field::Qvest);
-                let returns: Vec<f64> = returns.into_iter().map(f64::from).collect();
+                // Not those that are stored, in float32: a close computes errors in float64.
+                let rewards = self.floats(episode, Field::Reward);
                 let values = self.floats(episode, Field::Value);
+                let returns = returns_of(&rewards, &values, episode.actions(), ending);
                 let dims = ending.settings.reward_coeff.len();
                 let rows = steps.start * dims..steps.end * dims;
                 let coeff = &ending.settings.reward_coeff;
-                let mut errors = mixed_errors(&returns[rows.clone()], &values[rows], coeff);
+                let (returns, values) = (&returns[rows.clone()], &values[rows]);
+                let mut errors = mixed_errors(returns, values, coeff, steps.len());
                 let (epsilon, exponent) =
                     (ending.settings.priority_epsilon, view.settings.priority_exponent);
                 sampling_weights(base.iter().copied(), &mut errors, epsilon, exponent)

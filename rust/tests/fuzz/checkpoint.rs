@@ -1,196 +1,92 @@
 //! Files of others.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cogrs::error::Error;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
+use cogrs::replay::rate_limiter::RateLimiter;
+use cogrs::replay::restore::SettingsOf;
 use cogrs::replay::sampler::Sampler;
-use cogrs::replay::settings::{FLAGS, FramePadding, NewPriority, Remover, Settings};
-use cogrs::spec::{EntrySpec, FIELDS, FieldSpec};
-use proptest::collection::vec;
+use cogrs::replay::settings::Settings;
+use cogrs::spec::EntrySpec;
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
-use proptest::test_runner::TestCaseResult;
-use serde::Serialize;
 
-use crate::inputs::{fields, float, number, small};
-use crate::{MOST, fuzz, long};
+use crate::inputs::small;
+use crate::memory_use::{check_sums, draw_alike, plain, use_memory};
+use crate::saved_file::{Episode, Header, any_file, file};
+use crate::source::Source;
+use crate::{fuzz, long};
 
 /// Files that failed once, or that represent a kind of file.
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/fuzz/checkpoint");
 
-fn settings(dims: usize) -> impl Strategy<Value = Settings> {
-    let numbers = (number(), number(), number(), number());
-    let priority = prop_oneof![
-        Just(NewPriority::Returns),
-        Just(NewPriority::Max),
-        float().prop_map(NewPriority::Number)
-    ];
-    let floats = (float(), float(), float(), vec(float(), dims), vec(float(), dims));
-    let draws = (select(&Sampler::ALL[..]), 0..=2_u32, select(&Remover::ALL[..]));
-    let flags = any::<[bool; FLAGS]>();
-    (numbers, floats, priority, flags, select(&FramePadding::ALL[..]), draws).prop_map(
-        |(numbers, floats, new_priority, cache_flags, frame_padding, draws)| Settings {
-            sampler: draws.0,
-            max_times_sampled: draws.1,
-            remover: draws.2,
-            frame_stack: numbers.0 as usize,
-            multi_step: numbers.1 as usize,
-            cache_size: numbers.2 as usize,
-            max_episode: numbers.3 as usize,
-            priority_exponent: floats.0,
-            mix_lambda: floats.1,
-            priority_epsilon: floats.2,
-            discount_factor: floats.3,
-            reward_coeff: floats.4,
-            reuse_cache: false,
-            cache_flags,
-            new_priority,
-            frame_padding,
-            ..Settings::new(0)
-        },
-    )
-}
-
-#[derive(Debug, Serialize)]
-struct Episode {
-    serial: u64,
-    length: u32,
-    settings: u32,
-    values: bool,
-    weights: bool,
-    bootstrap: Option<Vec<f64>>,
-    final_state: bool,
-}
-
-fn episode(dims: usize) -> impl Strategy<Value = Episode> {
-    let bootstrap = proptest::option::of(vec(float(), dims));
-    let numbers = (number(), 0..9_u32, 0..3_u32);
-    (numbers, any::<[bool; 3]>(), bootstrap).prop_map(
-        |((serial, length, settings), flags, bootstrap)| {
-            let [values, weights, final_state] = flags;
-            Episode { serial, length, settings, values, weights, bootstrap, final_state }
-        },
-    )
-}
-
-/// A header as files have it, in the order in which it is written.
-#[derive(Debug, Serialize)]
-struct Header {
-    little_endian: bool,
-    fields: [FieldSpec; FIELDS],
-    max_step: u64,
-    uuid: u32,
-    next_serial: u64,
-    totals: (u64, u64),
-    rng: [u64; 4],
-    settings: Vec<Settings>,
-    episodes: Vec<Episode>,
-    largest: f64,
-    parts: Vec<(String, Vec<u8>)>,
-}
-
-fn header() -> impl Strategy<Value = Header> {
-    fields().prop_flat_map(|fields| {
-        let dims = EntrySpec::new(fields.clone()).map_or(1, |spec| spec.reward_dims());
-        let max_step = prop_oneof![9 => 0..300_u64, 1 => number()];
-        let next_serial = prop_oneof![9 => Just(1_u64 << 40), 1 => number()];
-        let counts = (max_step, next_serial, (number(), number()));
-        let parts = (vec(settings(dims), 0..3), vec(episode(dims), 0..6), float());
-        (Just(fields), counts, any::<[u64; 4]>(), parts).prop_map(|(fields, counts, rng, parts)| {
-            Header {
-                little_endian: true,
-                fields,
-                max_step: counts.0,
-                uuid: 7,
-                next_serial: counts.1,
-                totals: counts.2,
-                rng,
-                settings: parts.0,
-                episodes: parts.1,
-                largest: parts.2.max(1.0),
-                parts: Vec::new(),
-            }
-        })
-    })
-}
-
-/// A file with a header, and with the entries that it speaks of, unless those are too many.
-fn file(header: &[u8], payload: &[u8]) -> Vec<u8> {
-    let mut bytes = b"cogrs-rm".to_vec();
-    bytes.extend(5_u32.to_le_bytes());
-    bytes.extend((header.len() as u64).to_le_bytes());
-    bytes.extend(header);
-    bytes.extend(crc32fast::hash(header).to_le_bytes());
-    bytes.extend(payload);
-    bytes.extend(crc32fast::hash(payload).to_le_bytes());
-    bytes
-}
-
-/// Loads a file, and uses the memory as its owner would.
-fn check_file(path: &Path) -> TestCaseResult {
+/// Loads a file, and uses the memory as its owner would. Returns whether the file was accepted.
+fn check_file(path: &Path, source: &mut Source) -> Result<bool, TestCaseError> {
     let refused = |error: &Error| {
         matches!(error, Error::Value { .. } | Error::Type { .. } | Error::Memory(_))
     };
-    let mut memory = match CheckpointFile::open(path).and_then(|saved| saved.load(false)) {
+    let open = |path: &Path| CheckpointFile::open(path).and_then(|saved| saved.load(false));
+    let mut memory = match open(path) {
         Ok(memory) => memory,
         Err(error) => {
             prop_assert!(refused(&error), "{}", error);
             prop_assert!(error.to_string().len() < 100_000);
-            return Ok(());
+            return Ok(false);
         }
     };
-    use_memory(&mut memory)?;
+    check_sums(&memory)?;
     let again = path.with_extension("again");
     save(&memory, 7, &again).unwrap();
-    prop_assert!(CheckpointFile::open(&again).is_ok_and(|saved| saved.load(true).is_ok()));
-    memory.set_settings(Settings::new(memory.spec().reward_dims())).unwrap();
-    use_memory(&mut memory)?;
+    let mut reloaded = open(&again).unwrap();
+    draw_alike(&mut memory, &mut reloaded, source)?;
+    use_memory(&mut memory, source)?;
+    save(&memory, 7, &again).unwrap();
+    let mut reloaded = open(&again).unwrap();
+    check_sums(&reloaded)?;
+    // In order, since the slots of a ring that has gone round are others after loading.
+    for sampler in [Sampler::Fifo, Sampler::Lifo, Sampler::Highest, Sampler::Lowest] {
+        prop_assert_eq!(ids_of(&mut memory, sampler), ids_of(&mut reloaded, sampler));
+    }
+    memory.set_settings(plain(&memory)).unwrap();
+    use_memory(&mut memory, source)?;
+    let settings = source.pick(&[SettingsOf::File, SettingsOf::Memory, SettingsOf::Neither]);
+    let saved = CheckpointFile::open(path).unwrap();
+    if let Err(error) = memory.restore_from(saved, settings, false) {
+        prop_assert!(refused(&error), "{}", error);
+    }
+    use_memory(&mut memory, source)?;
     memory.clear();
     prop_assert_eq!(memory.num_entry(), 0);
-    Ok(())
+    Ok(true)
 }
 
-fn use_memory(memory: &mut Memory) -> TestCaseResult {
-    prop_assert!(memory.weight_sum() >= 0.0);
-    for sampler in Sampler::ALL {
-        match memory.draw_by(sampler, 3) {
-            Ok(draws) => prop_assert_eq!(draws.prev.len(), 3),
-            Err(error) => prop_assert!(matches!(error, Error::TooFew(_)), "{}", error),
-        }
-    }
-    let open = memory.open();
-    memory.abort(open).unwrap();
-    Ok(())
+fn ids_of(memory: &mut Memory, sampler: Sampler) -> Result<Vec<u64>, String> {
+    let drawn = memory.draw_by(sampler, 2).map_err(|error| error.to_string())?;
+    Ok(memory.ids(&drawn.prev).collect())
 }
 
+/// Most files are accepted, or what comes after that is not tried.
 fn checkpoints(time: Duration) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("memory");
-    let changes = vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..3);
-    fuzz(&(header(), any::<u8>(), changes), time, |(header, fill, changes)| {
-        let entries: u64 = header.episodes.iter().map(|episode| u64::from(episode.length)).sum();
-        let counted = header.settings.first().is_some_and(|first| first.max_times_sampled > 0);
-        let beside = if counted { 12 } else { 8 };
-        let row =
-            EntrySpec::new(header.fields.clone()).map_or(0, |spec| spec.entry_size() + beside);
-        let bytes = entries.saturating_mul(row as u64).min(MOST);
-        let mut written = postcard::to_stdvec(&header).unwrap();
-        for (at, byte, change) in changes {
-            let at = at.index(written.len());
-            match change {
-                0 => written[at] = byte,
-                1 => written.insert(at, byte),
-                2 => drop(written.remove(at)),
-                _ => written[at..].fill(byte | 0x80),
-            }
-        }
-        // A weight is a float of four such bytes: 0x3f and less are small positive ones.
-        std::fs::write(&path, file(&written, &vec![fill & 0x3f; bytes as usize])).unwrap();
-        check_file(&path)
+    // A file that fails stays there.
+    let path =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{}", std::process::id()));
+    let (tried, accepted) = (Cell::new(0_u64), Cell::new(0_u64));
+    fuzz(&any::<u64>().no_shrink(), time, |seed| {
+        let mut source = Source::new(seed);
+        std::fs::write(&path, any_file(&mut source)).unwrap();
+        source.odd = source.pick(&[0, 9]);
+        let is_accepted = check_file(&path, &mut source)?;
+        tried.set(tried.get() + 1);
+        accepted.set(accepted.get() + u64::from(is_accepted));
+        Ok(())
     });
+    println!("{} of {} files were accepted", accepted.get(), tried.get());
+    assert!(2 * accepted.get() > tried.get(), "{} of {}", accepted.get(), tried.get());
+    std::fs::remove_file(path.with_extension("again")).unwrap();
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -211,7 +107,7 @@ fn checkpoint_of_the_corpus_is_refused_or_makes_a_memory() {
     for entry in std::fs::read_dir(CORPUS).unwrap() {
         let path = folder.path().join(entry.as_ref().unwrap().file_name());
         std::fs::copy(entry.unwrap().path(), &path).unwrap();
-        check_file(&path).unwrap();
+        check_file(&path, &mut Source::new(count)).unwrap();
         count += 1;
     }
     assert!(count > 0);
@@ -230,8 +126,8 @@ fn colliding(count: usize) -> Vec<u64> {
     std::iter::successors(Some(0), next).take(count).collect()
 }
 
-/// A file of these episodes, whose entries are zeros.
-fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
+/// A header of these episodes, and bytes for their entries, which are zeros.
+fn header_of(episodes: Vec<Episode>) -> (Header, Vec<u8>) {
     let spec = EntrySpec::new(small()).unwrap();
     let entries = episodes.iter().map(|episode| episode.length as usize).sum::<usize>();
     let header = Header {
@@ -247,7 +143,12 @@ fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
         largest: 1.0,
         parts: Vec::new(),
     };
-    let payload = vec![0; (spec.entry_size() + 8) * entries];
+    (header, vec![0; (spec.entry_size() + 8) * entries])
+}
+
+/// A file of these episodes, whose entries are zeros.
+fn file_of(episodes: Vec<Episode>) -> Vec<u8> {
+    let (header, payload) = header_of(episodes);
     file(&postcard::to_stdvec(&header).unwrap(), &payload)
 }
 
@@ -272,8 +173,35 @@ fn checkpoint_with_a_final_state_in_an_empty_episode_is_refused() {
         let episode = Episode { final_state: true, ..plain_episode(5, length) };
         std::fs::write(&path, file_of(vec![episode])).unwrap();
         assert_eq!(CheckpointFile::open(&path).is_ok(), length == 1, "{length} entries");
-        check_file(&path).unwrap();
+        check_file(&path, &mut Source::new(1)).unwrap();
     }
+}
+
+/// Whether a file of two entries is accepted, with this change of its header.
+fn is_accepted(change: impl FnOnce(&mut Header)) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let (mut header, payload) = header_of(vec![plain_episode(5, 2)]);
+    change(&mut header);
+    std::fs::write(&path, file(&postcard::to_stdvec(&header).unwrap(), &payload)).unwrap();
+    check_file(&path, &mut Source::new(1)).unwrap()
+}
+
+#[test]
+fn checkpoint_with_a_random_generator_of_zeros_is_refused() {
+    assert!(is_accepted(|_| {}));
+    assert!(!is_accepted(|header| header.rng = [0; 4]));
+}
+
+#[test]
+fn checkpoint_with_fewer_inserts_than_entries_held_is_refused() {
+    let limited = |inserts: u64| {
+        let limiter = RateLimiter::min_size(1).unwrap();
+        let part = postcard::to_stdvec(&(limiter, (inserts, 0_u64, 0_u64))).unwrap();
+        is_accepted(|header| header.parts.push(("limiter".into(), part)))
+    };
+    assert!(limited(2));
+    assert!(!limited(1));
 }
 
 #[test]

@@ -6,7 +6,10 @@
 
 mod checkpoint;
 mod inputs;
+mod memory_use;
 mod messages;
+mod saved_file;
+mod source;
 
 use std::time::{Duration, Instant};
 

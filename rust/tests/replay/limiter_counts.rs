@@ -154,3 +154,49 @@ fn checks_of_episodes_fail_as_their_inserts_would_and_change_nothing() {
     assert!(matches!(result, Err(Error::State(_))));
     assert_eq!((memory.num_episode(), memory.num_entry()), (0, 2));
 }
+
+#[test]
+fn min_size_that_is_evicted_before_it_is_held_is_an_error_that_names_the_limits() {
+    // Episodes of three entries: never ten at once in ten slots, nor with three episodes.
+    for (capacity, max_episode, min_size) in [(10, 0, 10), (100, 3, 10)] {
+        let mut memory = new_memory(capacity);
+        set(&mut memory, |settings| settings.max_episode = max_episode);
+        memory.set_limiter(Some(RateLimiter::min_size(min_size).unwrap())).unwrap();
+        for _ in 0..3 {
+            add_episode(&mut memory, 3);
+            assert_eq!(memory.check_min_size(), Ok(()));
+        }
+        for _ in 0..9 {
+            add_episode(&mut memory, 3);
+        }
+        let text = memory.check_min_size().unwrap_err().to_string();
+        let limits = format!("max_step={capacity} and max_episode={max_episode}");
+        assert!(text.starts_with("limiter: expected a min_size that is held"), "{text}");
+        assert!(text.contains(&limits) && text.ends_with("got min_size=10"), "{text}");
+        // Longer episodes hold it.
+        add_episode(&mut memory, 10);
+        assert_eq!(memory.check_min_size(), Ok(()));
+        assert_eq!(memory.sample_shortage(1), None);
+    }
+}
+
+#[test]
+fn cleared_memory_counts_anew_what_is_evicted_too_early() {
+    let mut memory = new_memory(10);
+    memory.set_limiter(Some(RateLimiter::min_size(10).unwrap())).unwrap();
+    for _ in 0..4 {
+        for _ in 0..4 {
+            add_episode(&mut memory, 3);
+        }
+        assert_eq!(memory.check_min_size(), Ok(()));
+        memory.clear();
+    }
+}
+
+#[test]
+fn queue_is_told_as_it_was_made() {
+    for size in [1, 300, 1 << 63] {
+        let told = RateLimiter::queue(size).unwrap().to_string();
+        assert_eq!(told, format!("RateLimiter.queue({size})"));
+    }
+}

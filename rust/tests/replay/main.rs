@@ -22,3 +22,4 @@ mod sequence_window;
 mod sequences;
 mod sum_tree;
 mod transitions;
+mod views;

@@ -324,3 +324,26 @@ fn each_sampler_draws_anchors_with_its_own_probabilities() {
     // Each of the four parts of the sum has the probability of its sequence.
     assert_eq!(drawn(Sampler::Stratified, 4), (vec![0, 8, 8, 8], vec![0.25, 0.75, 0.75, 0.75]));
 }
+
+#[test]
+fn priorities_of_sequences_outlast_another_frame_stack() {
+    let mut memory = new_memory(40);
+    let first = add_episode(&mut memory, 12);
+    let wanted = shape(3, 0, 0, 2);
+    memory.draw_sequences(Sampler::Prioritized, 1, &wanted).unwrap();
+    // Anchors 0, 2, 4, 6, 8 and the last start, 9.
+    let ids: Vec<u64> = [0, 2, 4, 6, 8, 9].map(|step| first + step).to_vec();
+    let weights: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+    memory.update_sequence_priority(&ids, &weights, PriorityKind::Weight).unwrap();
+    for (frame_stack, sum) in [(1, 63.0), (4, 60.0), (2, 62.0), (1, 63.0)] {
+        set(&mut memory, |settings| settings.frame_stack = frame_stack);
+        let draws = memory.draw_sequences(Sampler::Prioritized, 9, &wanted).unwrap();
+        assert_eq!(draws.total, sum, "frame_stack={frame_stack}");
+        let hidden = ids.iter().take(6 - draws.drawable).copied();
+        let anchors: Vec<u64> = draws.sequences.iter().map(|sequence| sequence.anchor).collect();
+        assert!(hidden.into_iter().all(|id| !anchors.contains(&id)));
+    }
+    set(&mut memory, |settings| settings.frame_stack = 4);
+    // Out of the borders it does not count as an anchor.
+    assert_eq!(memory.update_sequence_priority(&ids[..1], &[9.0], PriorityKind::Weight), Ok(1));
+}

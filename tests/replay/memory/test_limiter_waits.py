@@ -398,3 +398,20 @@ def test_recorder_refuses_a_wait_that_is_not_seconds_whether_or_not_an_episode_e
     with pytest.raises(ValueError, match="wait: expected seconds >= 0"):
         recorder.add([1], [0], [0.0], [ends], [False], next_obs=[2], wait=-1)
     assert rem.num_entry == 0
+
+
+def test_sample_that_would_wait_for_ever_for_min_size_is_an_error_at_once() -> None:
+    rem = limited(RateLimiter.min_size(20))
+    rem.max_episode = 3
+    for _ in range(12):
+        insert(rem, 5)
+    expected = r"^limiter: expected a min_size that is held with max_step=64 and max_episode=3"
+    with pytest.raises(ValueError, match=expected):
+        rem.sample(1)
+    with pytest.raises(ValueError, match=expected):
+        rem.sample_sequences(1, 2)
+    with pytest.raises(TimeoutError, match="is below min_size = 20"):
+        rem.sample(1, wait=0)
+    rem.max_episode = 4
+    insert(rem, 5)
+    assert len(rem.sample(1).weight) == 1

@@ -23,7 +23,7 @@ def drawn(rem: ReplayMemory, count: int) -> np.ndarray:
 
 def test_weight_zero_is_never_drawn() -> None:
     rem = memory(100, seed=0)
-    build.add_uniform(rem, 100, init_w=np.arange(100) % 2 == 0)
+    build.add_uniform(rem, 100, init_w=np.arange(1, 101) % 2)
     for _ in range(10 if build.SOAK else 1):
         assert (drawn(rem, 1_000_000) % 2 == 0).all()
 

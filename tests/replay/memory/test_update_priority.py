@@ -140,3 +140,25 @@ def test_bools_are_refused_as_ids(flag: Any) -> None:
     with pytest.raises(TypeError, match=r"^id: expected an i"):
         rem.update_priority(flag, 2.0)
     assert snapshot(rem) == before
+
+
+@pytest.mark.parametrize("flag", [True, np.True_, [False], np.array([True])], ids=repr)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_bools_are_refused_as_priorities(flag: Any, absolute: bool) -> None:
+    rem = memory()
+    first = build.add_uniform(rem, 4)
+    before = snapshot(rem)
+    with pytest.raises(TypeError, match=r"^priority: expected"):
+        rem.update_priority([first], flag, absolute=absolute)
+    assert snapshot(rem) == before
+
+
+@pytest.mark.parametrize("flag", [True, np.True_, np.array(True)], ids=repr)
+def test_bools_are_refused_as_numbers(flag: Any) -> None:
+    rem = memory()
+    with pytest.raises(TypeError, match="priority_exponent: expected a number"):
+        rem.priority_exponent = flag
+    with pytest.raises(TypeError, match="multi_step: expected an integer"):
+        rem.multi_step = flag
+    with pytest.raises(TypeError, match="discount_factor"):
+        rem.discount_factor = flag

@@ -61,9 +61,13 @@ class Curve:
             return None
         check_curve()
         if key is None:
-            raise ValueError("key: expected the client's key pair, since server_key was given")
+            raise ValueError(
+                "key: expected the client's key pair, since server_key was given, got None"
+            )
         if server_key is None:
-            raise ValueError("server_key: expected the server's public key, since key was given")
+            raise ValueError(
+                "server_key: expected the server's public key, since key was given, got None"
+            )
         return cls(pair_of(key), public_of("server_key", server_key))
 
     @classmethod
@@ -74,12 +78,14 @@ class Curve:
         check_curve()
         if key is None:
             given = "allow" if allow is not None else "allow_samplers"
-            raise ValueError(f"key: expected the server's key pair, since {given} was given")
+            raise ValueError(
+                f"key: expected the server's key pair, since {given} was given, got None"
+            )
         if allow is None:
             given = "key" if samplers is None else "allow_samplers"
             raise ValueError(
                 "allow: expected the public keys of clients, or a folder of them, since "
-                f"{given} was given"
+                f"{given} was given, got None"
             )
         pair = pair_of(key)
         return cls(pair, pair.public.encode(), AllowList(pair.public.encode(), allow, samplers))

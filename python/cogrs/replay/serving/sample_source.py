@@ -133,8 +133,8 @@ class SampleSource:
         most = self._n_caches * self._memory.cache_size
         if deadline.left is None and not self._memory.reuse_cache and turn.rows > most:
             raise ValueError(
-                f"batch_size: expected at most {most}, as n_caches caches of cache_size samples "
-                f"hold, got {turn.rows}: this wait would never end"
+                f"batch_size: expected at most {most}, the n_caches * cache_size samples that the "
+                f"server holds, got {turn.rows}: this wait would never end"
             )
         with limiter.waiting():
             # A setting of the memory can end the shortage too, and wakes nobody.
