@@ -1838,8 +1838,10 @@ class CollectorContext:
 
         Returns:
             Arrays: games (int64), seeds (int64; -1 for a step, else an episode begins), actions,
-            rewards (float64), ends (uint8: 0 not over, 1 terminated, 2 truncated), and one for each
-            key of the game. Then where each begins in its file.
+            rewards (float64), ends (uint8: 0 not over, 1 terminated, 2 truncated; plus 4 where only
+            the episode of the row's player is over), players (int32), seqs (int32: the player's
+            states before this one) and one for each key of the game. Then where each begins in its
+            file. Players and seqs are read of games with `has_agents`.
 
         Raises:
             IndexError: No such env worker.

@@ -65,7 +65,7 @@ class BuiltInVector(NotPicklable):
         self._make()
         spec = self._context.spec
         observation, action = _spaces(self._context)
-        description.add(0, (observation, action, {"render_modes": []}, None))
+        description.add(0, (observation, action, {"render_modes": []}, None, None))
         self._parts = list(observation) if isinstance(observation, Dict) else None
         self._dtype, self._shape = np.dtype(spec.action[0]), tuple(spec.action[1])
         self._given_shape = (count, *(action.shape or ()))

@@ -169,6 +169,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         self.render_mode = description.render_mode
         self.single_observation_space = description.observation_space
         self.single_action_space = description.action_space
+        self.reward_space = description.reward_space
         self.observation_space = description.batched_observation_space(self.num_envs)
         batch = gymnasium_module().vector.utils.batch_space
         self.action_space = batch(self.single_action_space, self.num_envs)
@@ -308,7 +309,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             actions: One for each environment, of `action_space`.
 
         Returns:
-            States, rewards (float64), flags `terminated` and `truncated` (bool), infos.
+            States, rewards (float64), flags `terminated` and `truncated` (bool), infos. Rewards have
+            shape (num_envs, *reward_shape), where environments have a `reward_space`.
 
         Raises:
             ValueError: The actions have another shape, or one is not in a Discrete space. No

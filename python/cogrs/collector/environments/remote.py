@@ -6,6 +6,7 @@ import builtins
 import mmap
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 from gymnasium import error as gymnasium_error
 
 from cogrs.collector.environments.portable import from_bytes, to_bytes
@@ -151,8 +152,9 @@ class RemoteEnvs:
         if self._same_step:
             final = [{"final_obs": each, "final_info": {}} for each in last]
             infos = tuple({**each, **info} for each, info in zip(final, infos, strict=True))
-        count = len(self._numbers)
-        return list(shown), [0.0] * count, [False] * count, [True] * count, list(infos)
+        count, shape = len(self._numbers), self._description.reward_shape
+        rewards = [np.zeros(shape) if shape else 0.0] * count
+        return list(shown), rewards, [False] * count, [True] * count, list(infos)
 
     def cut_short(self, at: int, error: Exception) -> Step:
         """See `SerialEnvs`."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from cogrs.action_mask import ACTION_MASK, MaskLayout
 from cogrs.collector.description import RESERVED, GameSpec
-from cogrs.collector.environments.env_api import check_env
+from cogrs.collector.environments.agent_game import AgentGame
+from cogrs.collector.environments.env_api import check_env, reward_shape_of
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
 from cogrs.spaces import array_of, parts_of
@@ -21,6 +22,10 @@ from cogrs.validation import check_named
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+PLAYER = "player"
+"""The key of the number of the agent that a state is for; the name of the only player."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class EnvSpaces:
     count: int = 0
     mask: MaskLayout | None = None
     infos: tuple[InfoKey, ...] = ()
+    reward_shape: tuple[int, ...] = ()
+    agents: tuple[str, ...] = ()
 
     def game_spec(self) -> GameSpec:
         """Return keys and action of a game that is such an environment."""
@@ -98,8 +105,22 @@ class EnvSpaces:
         if self.mask is not None:
             keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
         keys |= {info.key: (dtype_of(info.dtype), info.shape) for info in self.infos}
-        action = (dtype_of(self.dtype), self.shape)
-        return GameSpec(keys, action, self.num_action, ("player",))
+        if self.agents:
+            keys[PLAYER] = (np.dtype(np.int32), ())
+        return GameSpec(
+            keys,
+            (dtype_of(self.dtype), self.shape),
+            self.num_action,
+            self.agents or (PLAYER,),
+            has_agents=bool(self.agents),
+            reward_shape=self.reward_shape,
+        )
+
+    def rows(self, name: str) -> tuple[Any, ...]:
+        """Return what makes the rows of a batch: of "observation_space" or "action_space"."""
+        if name == "observation_space":
+            return self.parts
+        return self.dtype, self.shape, self.num_action, 0 if self.mask is None else self.mask.size
 
     def with_infos(self, info_keys: Mapping[str, Any]) -> EnvSpaces:
         """Return the same with these values of infos: a dtype by key, or dtype and shape.
@@ -110,6 +131,7 @@ class EnvSpaces:
         """
         check_named("info_keys", info_keys)
         taken = {ACTION_MASK, *(part.key for part in self.parts)}
+        taken |= {PLAYER} if self.agents else set()
         infos = []
         for key, given in info_keys.items():
             if key in RESERVED or key in taken or key.startswith("_"):
@@ -144,8 +166,8 @@ class EnvSpaces:
         )
         mask = given.pop("mask")
         layout = None if mask is None else MaskLayout.from_json(mask)
-        shape = tuple(given.pop("shape"))
-        return cls(tuple(parts), shape=shape, mask=layout, infos=infos, **given)
+        tuples = {name: tuple(given.pop(name)) for name in ("shape", "reward_shape", "agents")}
+        return cls(tuple(parts), mask=layout, infos=infos, **tuples, **given)
 
 
 def spaces_of(env: Any) -> EnvSpaces:
@@ -153,17 +175,48 @@ def spaces_of(env: Any) -> EnvSpaces:
 
     Raises:
         TypeError: It is not an environment, or a space does not consist of arrays.
-        ValueError: A part of the observation space has a reserved key, or that of another part.
+        ValueError: A part of the observation space has a reserved key, or that of another part; or
+            the spaces of two agents differ.
     """
+    if isinstance(env, AgentGame):
+        return _spaces_of_agents(env)
     check_env(env)
-    parts = _parts(env.observation_space, ())
+    found = _spaces_of(env.observation_space, env.action_space)
+    return replace(found, reward_shape=reward_shape_of(env))
+
+
+def _spaces_of(observation_space: Any, action_space: Any, *more_reserved: str) -> EnvSpaces:
+    parts = _parts(observation_space, ())
     _refuse_collisions(parts)
     for part in parts:
-        if part.key in RESERVED or part.key.startswith("_"):
+        if part.key in RESERVED or part.key.startswith("_") or part.key in more_reserved:
             raise ValueError(
                 f"observation_space: {part.key!r} has another meaning in a batch: rename that part"
             )
-    return EnvSpaces(tuple(parts), **_action(env.action_space))
+    return EnvSpaces(tuple(parts), **_action(action_space))
+
+
+def _spaces_of_agents(game: AgentGame) -> EnvSpaces:
+    """Return the spaces of all agents, which are arrays of the same dtypes and shapes."""
+    env, found = game.env, []
+    for agent in game.agents:
+        try:
+            found.append(
+                _spaces_of(env.observation_space(agent), env.action_space(agent), PLAYER)
+            )
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"agent {agent!r}: {error}") from error
+    first = found[0]
+    for name in ("observation_space", "action_space"):
+        for agent, each in zip(game.agents, found, strict=True):
+            if each.rows(name) != first.rows(name):
+                spaces = f"{getattr(env, name)(game.agents[0])}, got {getattr(env, name)(agent)}"
+                raise ValueError(
+                    f"{name}: expected arrays as of agent {game.agents[0]!r}, {spaces} of "
+                    f"{agent!r}: a wrapper can pad them, such as those of SuperSuit"
+                )
+    # Each agent's numbers are checked by the game.
+    return replace(first, start=0, count=0, agents=game.names, reward_shape=reward_shape_of(env))
 
 
 def _parts(space: Any, path: tuple[str | int, ...]) -> list[ObservationPart]:
