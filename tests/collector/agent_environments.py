@@ -78,7 +78,9 @@ class Changing(ParallelEnv[str, Any, Any]):
         if self.odd == "stranger":
             self.agents = ["violet"]
         gone = [agent for agent in before if agent not in self.agents]
-        shown = {agent: self.observed(agent) for agent in (*before, *self.agents) if agent in AGENTS}
+        shown = {
+            agent: self.observed(agent) for agent in (*before, *self.agents) if agent in AGENTS
+        }
         if self.odd == "unseen":
             shown.clear()
         flagged = [] if self.odd == "silent" else gone
@@ -122,7 +124,10 @@ class Countdown(AECEnv[str, Any, Any]):
     def observe(self, agent: str) -> Any:
         # The same memory for all: an observation that is not copied in time shows the next turn.
         self.memory[:] = self.turns, AGENTS.index(agent)
-        return {"observation": self.memory, "action_mask": np.array([1, 1, self.turns % 2], np.int8)}
+        return {
+            "observation": self.memory,
+            "action_mask": np.array([1, 1, self.turns % 2], np.int8),
+        }
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
         self.memory = np.zeros(2, np.int32)

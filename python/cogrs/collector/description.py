@@ -47,7 +47,7 @@ class GameSpec:
 
     @property
     def columns(self) -> Mapping[str, tuple[Any, Shape]]:
-        """dtype and shape of each column that the game writes: its keys, and vector rewards."""
+        """Types and shapes of the columns that the game writes: its keys, and vector rewards."""
         if not self.reward_shape:
             return self.keys
         return {**self.keys, REWARDS: (np.dtype(np.float32), self.reward_shape)}

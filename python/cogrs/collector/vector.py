@@ -309,8 +309,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             actions: One for each environment, of `action_space`.
 
         Returns:
-            States, rewards (float64), flags `terminated` and `truncated` (bool), infos. Rewards have
-            shape (num_envs, *reward_shape), where environments have a `reward_space`.
+            States, rewards (float64), flags `terminated` and `truncated` (bool), infos. Rewards are
+            (num_envs, *reward_shape) where environments have a `reward_space`, else (num_envs,).
 
         Raises:
             ValueError: The actions have another shape, or one is not in a Discrete space. No

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pettingzoo")
-from gymnasium import spaces  # noqa: E402
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-import cogrs  # noqa: E402
-from cogrs.collector import GameError  # noqa: E402
-from tests.collector.agent_environments import (  # noqa: E402
+import cogrs
+from cogrs.collector import GameError
+from tests.collector.agent_environments import (
     AGENTS,
     PLANS,
     Changing,
@@ -25,7 +25,7 @@ from tests.collector.agent_environments import (  # noqa: E402
     raising,
     reward_of,
 )
-from tests.collector.build import rows, run  # noqa: E402
+from tests.collector.build import rows, run
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -110,6 +110,43 @@ def play_by_turns(env: Any, act: Any, parts: tuple[str, ...], episodes: int) -> 
     return streams
 
 
+class Collected:
+    """The states of agents, by agent and game, out of listeners of single agents."""
+
+    def __init__(self, agents: list[str], steps: int) -> None:
+        self.of: dict[str, dict[int, list[State]]] = {agent: {} for agent in agents}
+        self.steps = steps
+
+    def listen(self, agent: str, batch: Any) -> None:
+        """Add a history, which shares a state with the last one."""
+        history = {key: array[0] for key, array in rows(batch).items()}
+        for key in ("r", "terminal", "truncated"):
+            assert history[key][-1] == 0
+            assert (history.pop(key)[:-1] == history[f"last_{key}"][1:]).all()
+        states = [{key: array[at] for key, array in history.items()} for at in range(self.steps)]
+        stream = self.of[agent].setdefault(int(history["id"][0]), [])
+        if stream:
+            np.testing.assert_equal(stream.pop(), states[0])
+        stream.extend(states)
+
+    def has(self, games: int, count: int) -> bool:
+        streams = [by_game.get(game, ()) for by_game in self.of.values() for game in range(games)]
+        return min(map(len, streams)) >= count
+
+
+def described(
+    agents: list[str], shown: tuple[str, ...], games: int, steps: int, together: bool
+) -> dict[str, Any]:
+    """Return an actor for each agent, or for all, and a listener for each agent."""
+    keys = dict.fromkeys(shown, "")
+    actor = {**keys, "seq": "", "player": "", "_batchsize": games}
+    outcome = dict.fromkeys((*OUTCOME, "r", "terminal", "truncated", "id", "a"), "")
+    named = [{}] if together else [{"_name": agent} for agent in agents]
+    actors = {f"act {at}": ({**actor, **name}, {"a": ""}) for at, name in enumerate(named)}
+    listener = {**keys, **outcome, "_batchsize": 1, "_T": steps}
+    return {**actors, **{agent: ({**listener, "_name": agent}, None) for agent in agents}}
+
+
 def collected(
     make: Any,
     agents: list[str],
@@ -120,58 +157,30 @@ def collected(
     games: int = 1,
     steps: int = 2,
     together: bool = False,
+    processes: int = 0,
     **options: Any,
 ) -> dict[str, dict[int, list[State]]]:
-    """Return the first states of each agent of each game, out of listeners of single agents.
+    """Return the first states of each agent of each game.
 
     `together`: one collector without `_name` replies to all agents.
     """
-    keys = dict.fromkeys(shown, "")
-    own = {name: options.pop(name) for name in ("processes",) if name in options}
     co = cogrs.ContextOptions(num_games=games, seed=1, **options)
-    outcome = dict.fromkeys((*OUTCOME, "r", "terminal", "truncated", "id", "a"), "")
-    description: dict[str, Any] = {}
-    asked = {**keys, "seq": "", "player": ""}
-    for agent in agents:
-        if not together:
-            actor = {**asked, "_batchsize": games, "_name": agent}
-            description[f"act {agent}"] = (actor, {"a": ""})
-        listener = {**keys, **outcome, "_batchsize": 1, "_T": steps, "_name": agent}
-        description[agent] = (listener, None)
-    if together:
-        description["act"] = ({**asked, "_batchsize": games}, {"a": ""})
-    found: dict[str, dict[int, list[State]]] = {agent: {} for agent in agents}
+    context = cogrs.GameContext("pettingzoo", co, make, processes=processes)
+    found = Collected(agents, steps)
 
     def reply(batch: Any, _gpu: Any, reply: Any) -> None:
         reply[0]["a"][:] = act(batch[0])
 
-    def listen(agent: str, batch: Any) -> None:
-        history = {key: array[0] for key, array in rows(batch).items()}
-        for key in ("r", "terminal", "truncated"):
-            assert history[key][-1] == 0
-            assert (history.pop(key)[:-1] == history[f"last_{key}"][1:]).all()
-        states = [{key: array[at] for key, array in history.items()} for at in range(steps)]
-        stream = found[agent].setdefault(int(history["id"][0]), [])
-        if stream:  # histories share a state
-            np.testing.assert_equal(stream.pop(), states[0])
-        stream.extend(states)
-
-    with cogrs.GCWrapper(cogrs.GameContext("pettingzoo", co, make, **own), co, description) as made:
+    description = described(agents, shown, games, steps, together)
+    with cogrs.GCWrapper(context, co, description) as made:
         for name in description:
-            if name.startswith("act"):
-                made.reg_callback(name, reply)
-            else:
-                made.reg_callback(name, lambda batch, _gpu, _reply, who=name: listen(who, batch))
+            made.reg_callback(name, reply)
+        for agent in agents:
+            made.reg_callback(agent, lambda batch, *_, who=agent: found.listen(who, batch))
         made.Start()
-
-        def ready() -> bool:
-            return all(
-                len(found[agent].get(game, ())) >= count for agent in agents for game in range(games)
-            )
-
-        while not ready():
+        while not found.has(games, count):
             run(made)
-    return found
+    return found.of
 
 
 def compare(
@@ -400,7 +409,7 @@ def play(make: Any, count: int, **options: Any) -> list[Any]:
 def test_failing_environment_is_an_error_or_restarts(make: Any, processes: int) -> None:
     with pytest.raises(GameError):
         play(make, 100, processes=processes)
-    found = play(make, 20, processes=processes, on_error="restart", max_restarts=100)
+    found = play(make, 8, processes=processes, on_error="restart", max_restarts=100)
     # A new environment each time begins with its first episode.
     assert {episode for _, episode, _ in found} == {0}
     assert {step for *_, step in found} == {0, 1}
@@ -427,14 +436,9 @@ def test_agent_that_leaves_without_a_flag_was_truncated() -> None:
 
 
 def test_action_outside_of_an_agents_space_fails_its_game() -> None:
-    with pytest.raises(GameError, match=r"a of agent 'red': expected an integer in \[1, 5\), got 0"):
-        co = cogrs.ContextOptions(num_games=1)
-        context = cogrs.GameContext("pettingzoo", co, Changing)
-        with cogrs.GCWrapper(context, co, {"actor": ({"_batchsize": 1}, {"a": ""})}) as games:
-            games.reg_callback("actor", lambda *_: None)
-            games.Start()
-            for _ in range(5):
-                run(games)
+    words = r"a of agent 'red': expected an integer in \[1, 5\), got 0"
+    with pytest.raises(GameError, match=words):
+        collected(Changing, AGENTS, lambda batch: batch["seq"] * 0, ("s",), 4)
 
 
 class Unequal(Changing):
@@ -486,7 +490,9 @@ def test_next_states_of_all_agents_together_are_refused(key: dict[str, str]) -> 
 
 def test_queries_of_searches_are_refused() -> None:
     co = cogrs.ContextOptions(num_games=1, max_num_threads=1)
-    with pytest.raises(ValueError, match="max_num_threads: expected 0 for environments of PettingZoo"):
+    with pytest.raises(
+        ValueError, match="max_num_threads: expected 0 for environments of PettingZoo"
+    ):
         cogrs.GCWrapper(
             cogrs.GameContext("pettingzoo", co, Changing),
             co,

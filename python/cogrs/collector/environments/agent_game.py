@@ -109,7 +109,9 @@ class AgentGame(ABC):
 
     def _note(self, agent: Any, *, ended: bool, goes_on: bool) -> None:
         if agent not in self._numbers:
-            raise ValueError(f"agents: expected one of possible_agents {self.agents}, got {agent!r}")
+            raise ValueError(
+                f"agents: expected one of possible_agents {self.agents}, got {agent!r}"
+            )
         self.player, self.goes_on = self._numbers[agent], goes_on
         self.seq = self._seqs.pop(agent, 0)
         if not ended:
@@ -209,7 +211,9 @@ class _ParallelGame(AgentGame):
         infos: Mapping[Any, Info],
     ) -> None:
         if agent not in observations:
-            raise ValueError(f"observations: expected one of agent {agent!r}, got {[*observations]}")
+            raise ValueError(
+                f"observations: expected one of agent {agent!r}, got {[*observations]}"
+            )
         step = (observations[agent], reward, terminated, truncated, infos.get(agent) or {})
         self._queue.append(_AgentState(agent, step, terminated or truncated))
 

@@ -166,8 +166,9 @@ class EnvSpaces:
         )
         mask = given.pop("mask")
         layout = None if mask is None else MaskLayout.from_json(mask)
-        tuples = {name: tuple(given.pop(name)) for name in ("shape", "reward_shape", "agents")}
-        return cls(tuple(parts), mask=layout, infos=infos, **tuples, **given)
+        for name in ("shape", "reward_shape", "agents"):
+            given[name] = tuple(given[name])
+        return cls(tuple(parts), mask=layout, infos=infos, **given)
 
 
 def spaces_of(env: Any) -> EnvSpaces:
@@ -201,9 +202,7 @@ def _spaces_of_agents(game: AgentGame) -> EnvSpaces:
     env, found = game.env, []
     for agent in game.agents:
         try:
-            found.append(
-                _spaces_of(env.observation_space(agent), env.action_space(agent), PLAYER)
-            )
+            found.append(_spaces_of(env.observation_space(agent), env.action_space(agent), PLAYER))
         except (TypeError, ValueError) as error:
             raise type(error)(f"agent {agent!r}: {error}") from error
     first = found[0]

@@ -60,8 +60,9 @@ class StepBuffer:
     @classmethod
     def of(cls, arrays: Sequence[Array], keys: Sequence[str]) -> StepBuffer:
         """Return a step buffer over the core's arrays, those of these keys last."""
-        own, shown = arrays[:OWN_ARRAYS], arrays[OWN_ARRAYS:]
-        return cls(*own, keys=dict(zip(keys, shown, strict=True)))
+        games, seeds, actions, rewards, ends, players, seqs = arrays[:OWN_ARRAYS]
+        shown = dict(zip(keys, arrays[OWN_ARRAYS:], strict=True))
+        return cls(games, seeds, actions, rewards, ends, players, seqs, shown)
 
 
 class ObservationWriter:

@@ -115,9 +115,7 @@ class GymnasiumContext(_GameContext):
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
         given = {name: kwargs.pop(name, None) for name in _OWN_OPTIONS}
         self._given = {name: value for name, value in given.items() if value is not None}
-        self._factory = Factories.of(
-            makers[0], kwargs, _OWN_OPTIONS, of_agents=self._of_agents
-        )
+        self._factory = Factories.of(makers[0], kwargs, _OWN_OPTIONS, of_agents=self._of_agents)
         self._game = self._factory.name
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []

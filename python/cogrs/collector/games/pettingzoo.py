@@ -53,7 +53,9 @@ class PettingZooContext(GymnasiumContext):
         """See `GameContext`."""
         if options["queries"]:
             got = options["queries"]
-            raise ValueError(f"max_num_threads: expected 0 for environments of PettingZoo, got {got}")
+            raise ValueError(
+                f"max_num_threads: expected 0 for environments of PettingZoo, got {got}"
+            )
         several = len(self.spec.players) > 1
         for collector in self.collectors if several else ():
             for tensor in collector.inputs:
