@@ -233,6 +233,8 @@ def test_vector_rewards_are_recorded_and_joined_into_returns() -> None:
         np.ones((3, 2), np.float32),
         prob=np.ones(3),
         value=np.zeros((3, 2)),
+        info=np.zeros((3, 0)),
+        init_w=np.ones(3),
         terminated=True,
         final_state=np.zeros(2),
     )

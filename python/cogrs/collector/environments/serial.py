@@ -293,10 +293,15 @@ class SerialEnvs:
             self.make(at)
         return self.envs[at]
 
+    def busy(self) -> int | None:
+        """Return the number of the environment that moves; None if that is not known."""
+        at = len(self._results)
+        return self._numbers[at] if at < len(self._numbers) else None
+
     def doing(self) -> str:
         """Name the environment that moves."""
-        at = len(self._results)
-        return f"environment {self._numbers[at]}" if at < len(self._numbers) else "an environment"
+        number = self.busy()
+        return "an environment" if number is None else f"environment {number}"
 
     def render(self) -> list[Any]:
         """Return the frames of each, None for one that is to be made."""
