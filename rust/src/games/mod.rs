@@ -70,7 +70,12 @@ pub fn float32(shape: &[usize]) -> FieldSpec {
     FieldSpec::new("<f4", 4, shape)
 }
 
-/// A key of uint8: an image, a board, a mask.
+/// A key of int8: a mask, as `Space.sample` of Gymnasium takes it.
+pub fn int8(shape: &[usize]) -> FieldSpec {
+    FieldSpec::new("|i1", 1, shape)
+}
+
+/// A key of uint8: an image, a board.
 pub fn uint8(shape: &[usize]) -> FieldSpec {
     FieldSpec::new("|u1", 1, shape)
 }
