@@ -432,10 +432,12 @@ class ReplayMemory(ReplayWriter):
         """Create a memory for an environment, or a vector environment, whose single spaces count.
 
         The other arguments and the errors are those of `from_spaces`. `frame_stack` is 1 where a
-        wrapper stacks frames already.
+        wrapper stacks frames already. Where the environment has a `reward_space` of shape (R,), as
+        in MO-Gymnasium, reward and value have this shape.
 
         Raises:
             TypeError: As `from_spaces`; or `env` has no spaces.
+            ValueError: As `from_spaces`; or `reward_space` has more than one dimension.
         """
 
     # Templates and sizes.

@@ -198,19 +198,8 @@ def test_reward_space_that_is_no_box_is_refused() -> None:
 
 def test_vector_rewards_are_recorded_and_joined_into_returns() -> None:
     envs = VectorEnv(Paying, 2)
-    empty = np.zeros(2, np.float32)
-    memory = cogrs.ReplayMemory(
-        np.zeros(2),
-        np.int64(0),
-        empty,
-        np.float32(0),
-        empty,
-        empty,
-        np.zeros(0, np.float32),
-        100,
-        discount_factor=[0.5, 1.0],
-        multi_step=2,
-    )
+    memory = cogrs.ReplayMemory.from_env(envs, 100, gamma=[0.5, 1.0], n_step=2)
+    assert memory.reward_buf.shape == memory.value_buf.shape == (2,)
     recorder = memory.recorder(envs)
     states, _ = envs.reset(seed=1)
     actions = np.zeros(2, np.int64)
@@ -238,4 +227,9 @@ def test_vector_rewards_are_recorded_and_joined_into_returns() -> None:
         terminated=True,
         final_state=np.zeros(2),
     )
-    assert len(other) == 3
+    assert memory.add_reward(other, np.array([1.0, 2.0], np.float32))
+
+
+def test_memory_for_rewards_of_two_dimensions_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"reward_space: expected shape \(\) or \(R,\)"):
+        cogrs.ReplayMemory.from_env(Square(), 100)

@@ -102,7 +102,7 @@ def test_process_that_hangs_is_ended_and_reset_starts_another() -> None:
     envs.close()
 
 
-def test_process_that_hangs_restarts_if_it_may() -> None:
+def test_process_that_hangs_restarts_with_on_error_restart() -> None:
     envs = VectorEnv(
         Hanging, 2, processes=2, timeout=5.0, on_error="restart", max_restarts=1, restart_backoff=0
     )

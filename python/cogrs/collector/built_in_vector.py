@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Dict, Discrete
 
-from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.options import ContextOptions, NotPicklable
 from cogrs.collector.vector_options import OWN_OPTIONS
+from cogrs.conversion import convert
 from cogrs.suggest import check_options
 
 if TYPE_CHECKING:

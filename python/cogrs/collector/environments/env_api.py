@@ -20,32 +20,6 @@ def check_env(env: Any) -> None:
             raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
 
 
-def reward_space_of(env: Any) -> Any:
-    """Return the space of rewards that are vectors, None for numbers.
-
-    It is `reward_space` of the outermost wrapper that has one, or of the environment itself, as in
-    MO-Gymnasium; None, or a space without dimensions, says that rewards are numbers.
-
-    Raises:
-        TypeError: It is not a space of numbers.
-    """
-    try:
-        space = attribute_of(env, "reward_space")
-    except AttributeError:
-        space = getattr(getattr(env, "unwrapped", env), "reward_space", None)
-    if space is None or getattr(space, "shape", None) == ():
-        return None
-    if getattr(space, "shape", None) is None or not hasattr(space, "low"):
-        raise TypeError(f"reward_space: expected a Box or None, got {space!r}")
-    return space
-
-
-def reward_shape_of(env: Any) -> tuple[int, ...]:
-    """Return the shape of rewards; TypeError as `reward_space_of`."""
-    space = reward_space_of(env)
-    return () if space is None else tuple(space.shape)
-
-
 def close_env(env: Any, name: str) -> None:
     """Close an environment, if it has a `close`; log what that raises, by this name."""
     try:

@@ -136,7 +136,7 @@ class Factories:
             known: As for Factory.
             each_options: More keyword arguments, as a mapping for all, or a sequence of mappings
                 for one environment each.
-            of_agents: Whether the environments are PettingZoo's; a source is no id then.
+            of_agents: Whether the environments are PettingZoo's; a source cannot be an id then.
 
         Raises:
             TypeError: A source or options of the wrong type.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cogrs.arrays import refuse_mask
-from cogrs.collector.convert import convert
+from cogrs.conversion import convert
 from cogrs.shown import shown
 
 

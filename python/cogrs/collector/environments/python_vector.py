@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.environments.observations import batcher_of
 from cogrs.collector.environments.remote import RemoteEnvs
 from cogrs.collector.environments.serial import SerialEnvs
 from cogrs.collector.environments.threaded import ThreadedEnvs
 from cogrs.collector.environments.vector_description import EnvMaker
+from cogrs.conversion import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

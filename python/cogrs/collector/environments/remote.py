@@ -201,7 +201,7 @@ class RemoteEnvs:
         return self._ask("render")  # type: ignore[no-any-return]
 
     def busy(self) -> int | None:
-        """Return the number of the environment that moves; None if none does."""
+        """Return the number of the environment that moves; None if all rest."""
         return None if self._moving[0] < 0 else self._moving[0]
 
     def doing(self) -> str:

@@ -12,12 +12,12 @@ from cogrs.collector.environments.env_api import (
     attribute_of,
     close_env,
     error_line,
-    reward_shape_of,
     set_attribute,
 )
 from cogrs.collector.environments.outcome import flag_of, reward_of
 from cogrs.collector.environments.restarts import Restarts
 from cogrs.collector.game_error import GameError
+from cogrs.spaces import reward_shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import operator
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +12,15 @@ import numpy as np
 from cogrs.action_mask import ACTION_MASK, MaskLayout
 from cogrs.collector.description import RESERVED, GameSpec
 from cogrs.collector.environments.agent_game import AgentGame
-from cogrs.collector.environments.env_api import check_env, reward_shape_of
+from cogrs.collector.environments.env_api import check_env
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
-from cogrs.spaces import array_of, parts_of
-from cogrs.validation import check_named
+from cogrs.info_key import InfoKey, info_keys_of
+from cogrs.spaces import array_of, parts_of, reward_shape_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
 
@@ -45,32 +45,6 @@ class ObservationPart:
     dtype: str
     shape: tuple[int, ...]
     is_text: bool = False
-
-
-@dataclass(frozen=True)
-class InfoKey:
-    """A value of infos that a batch shows; zeros where infos do not have it.
-
-    Attributes:
-        key: Its key in a batch, and in infos; dots lead into nested infos.
-        dtype: The dtype's text.
-        shape: Its shape.
-    """
-
-    key: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def find(self, info: Mapping[str, Any]) -> Any:
-        """Return the value in infos, None without one."""
-        if self.key in info:
-            return info[self.key]
-        found: Any = info
-        for name in self.key.split("."):
-            if not isinstance(found, Mapping) or name not in found:
-                return None
-            found = found[name]
-        return found
 
 
 @dataclass(frozen=True)
@@ -129,17 +103,13 @@ class EnvSpaces:
             TypeError: `info_keys` is not a mapping from names to these.
             ValueError: A key is reserved, or a part of the observation.
         """
-        check_named("info_keys", info_keys)
-        taken = {ACTION_MASK, *(part.key for part in self.parts)}
+        taken = {*RESERVED, ACTION_MASK, *(part.key for part in self.parts)}
         taken |= {PLAYER} if self.agents else set()
-        infos = []
-        for key, given in info_keys.items():
-            if key in RESERVED or key in taken or key.startswith("_"):
-                raise ValueError(
-                    f"info_keys: {key!r} has another meaning in a batch, rename it by a wrapper"
-                )
-            infos.append(_info_key(key, given))
-        return replace(self, infos=tuple(infos))
+
+        def is_taken(key: str) -> bool:
+            return key in taken or key.startswith("_")
+
+        return replace(self, infos=info_keys_of(info_keys, is_taken, "in a batch"))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
         """Return an error text for each row whose action is not in a space of numbers."""
@@ -232,19 +202,6 @@ def _parts(space: Any, path: tuple[str | int, ...]) -> list[ObservationPart]:
     except TypeError as error:
         raise TypeError(f"{error}; a wrapper can encode it as arrays") from None
     return [ObservationPart(key, path, dtype_text(dtype), shape)]
-
-
-def _info_key(key: str, given: Any) -> InfoKey:
-    pair = given if isinstance(given, tuple) and len(given) == 2 else (given, ())
-    try:
-        dtype, shape = np.dtype(pair[0]), tuple(map(operator.index, pair[1]))
-    except TypeError:
-        expected = "a dtype, or a pair of a dtype and a shape"
-        raise TypeError(f"info_keys: expected {expected} for {key!r}, got {given!r}") from None
-    if dtype.kind not in "biuf" or min(shape, default=0) < 0:
-        expected = "a dtype of numbers or bool, and a shape of integers >= 0"
-        raise ValueError(f"info_keys: expected {expected} for {key!r}, got {given!r}")
-    return InfoKey(key, dtype_text(dtype), shape)
 
 
 def _refuse_collisions(parts: list[ObservationPart]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.action_mask import ACTION_MASK
-from cogrs.collector.convert import convert
 from cogrs.collector.description import REWARDS
 from cogrs.collector.environments.outcome import reward_of
+from cogrs.conversion import convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.environments.env_api import check_env, close_env, reward_space_of
+from cogrs.collector.environments.env_api import check_env, close_env
 from cogrs.collector.environments.factory import gymnasium_module
+from cogrs.spaces import reward_space_of
 
 if TYPE_CHECKING:
     from cogrs.collector.environments.factory import Factories
