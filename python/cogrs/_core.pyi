@@ -432,10 +432,12 @@ class ReplayMemory(ReplayWriter):
         """Create a memory for an environment, or a vector environment, whose single spaces count.
 
         The other arguments and the errors are those of `from_spaces`. `frame_stack` is 1 where a
-        wrapper stacks frames already.
+        wrapper stacks frames already. Where the environment has a `reward_space` of shape (R,), as
+        in MO-Gymnasium, reward and value have this shape.
 
         Raises:
             TypeError: As `from_spaces`; or `env` has no spaces.
+            ValueError: As `from_spaces`; or `reward_space` has more than one dimension.
         """
 
     # Templates and sizes.
@@ -1839,8 +1841,10 @@ class CollectorContext:
 
         Returns:
             Arrays: games (int64), seeds (int64; -1 for a step, else an episode begins), actions,
-            rewards (float64), ends (uint8: 0 not over, 1 terminated, 2 truncated), and one for each
-            key of the game. Then where each begins in its file.
+            rewards (float64), ends (uint8: 0 not over, 1 terminated, 2 truncated; plus 4 where only
+            the episode of the row's player is over), players (int32), seqs (int32: the player's
+            states before this one) and one for each key of the game. Then where each begins in its
+            file. Players and seqs are read of games with `has_agents`.
 
         Raises:
             IndexError: No such env worker.

@@ -227,7 +227,8 @@ def test_environments_of_a_process_that_ends_all_restart(mode: str) -> None:
 def test_process_whose_environment_hangs_is_ended_by_close_with_a_warning() -> None:
     envs = VectorEnv(Moody, 3, processes=2)
     envs.reset(seed=1)
-    shares: Any = envs._games._moved._shares  # type: ignore[union-attr]
+    moved: Any = envs._games._moved  # type: ignore[union-attr]
+    shares = [share for share, _ in moved._owners]
     workers = [share._process for share in shares]
 
     def hang() -> None:

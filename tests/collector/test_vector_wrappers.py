@@ -177,6 +177,56 @@ def test_arrays_are_converted_between_numpy_and_jax() -> None:
     envs.close()
 
 
+@pytest.mark.parametrize("env", ["cartpole", "CartPole-v1"])
+@pytest.mark.parametrize("wrapper", ["JaxToNumpy", "JaxToTorch", "NumpyToTorch"])
+def test_converted_arrays_have_the_values_of_the_vector_itself(wrapper: str, env: str) -> None:
+    pytest.importorskip("array_api_compat")
+    needed = [name for name in ("jax", "torch") if name in wrapper.lower()]
+    modules = {name: pytest.importorskip(name) for name in needed}
+    kind = modules["torch"].Tensor if "torch" in modules else np.ndarray
+    plain, wrapped = VectorEnv(env, COUNT), getattr(vector, wrapper)(VectorEnv(env, COUNT))
+    shown, _ = wrapped.reset(seed=1)
+    assert isinstance(shown, kind)
+    np.testing.assert_array_equal(np.asarray(shown), plain.reset(seed=1)[0])
+    for step in range(60):
+        actions = np.full(COUNT, step // 3 % 2)
+        converted = modules["torch"].from_numpy(actions) if "torch" in modules else actions
+        *found, _ = wrapped.step(converted)
+        *expected, _ = plain.step(actions)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert isinstance(ours, kind)
+            np.testing.assert_array_equal(np.asarray(ours), theirs)
+    plain.close()
+    wrapped.close()
+
+
+def test_environment_of_jax_arrays_takes_and_returns_numpy_arrays() -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("array_api_compat")
+
+    class Functional(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Box(-9, 9, (2,), np.float32)
+        action_space = spaces.Discrete(3)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.state = jax.numpy.zeros(2, np.float32)
+            return self.state, {}
+
+        def step(self, action: Any) -> Any:
+            self.state = self.state + jax.numpy.asarray(action, np.float32)
+            return self.state, self.state.sum(), self.state[0] > 4, jax.numpy.asarray(False), {}
+
+    envs = vector.JaxToNumpy(VectorEnv(Functional, 2))
+    assert envs.reset(seed=1)[0].tolist() == [[0, 0], [0, 0]]
+    shown, rewards, terminated, truncated, _ = envs.step(np.array([1, 2]))
+    assert shown.tolist() == [[1, 1], [2, 2]]
+    assert rewards.tolist() == [2, 4]
+    assert not np.any([terminated, truncated])
+    assert envs.step(np.array([1, 2]))[0].tolist() == [[2, 2], [4, 4]]
+    assert envs.step(np.array([1, 1]))[2].tolist() == [False, True]
+    envs.close()
+
+
 def test_frames_of_a_vector_are_recorded_and_shown() -> None:
     pytest.importorskip("cv2")
     pytest.importorskip("pygame")

@@ -65,7 +65,10 @@ def test_key_without_callback_is_consumed_with_one_warning() -> None:
 
 @pytest.mark.parametrize("name", GAMES)
 def test_game_context_by_name_is_an_instance_of_game_context(name: str) -> None:
-    more = ["CartPole-v1"] if name == "gymnasium" else []
+    if name == "pettingzoo":
+        pytest.importorskip("pettingzoo")
+    rps = "pettingzoo.classic.rps.rps:parallel_env"
+    more = {"gymnasium": ["CartPole-v1"], "pettingzoo": [rps]}.get(name, [])
     context = cogrs.GameContext(name, ContextOptions(num_games=2), *more)
     module = importlib.import_module(f"cogrs.collector.games.{name}")
     assert isinstance(context, cogrs.GameContext)

@@ -9,7 +9,7 @@
 # how do batches reach callbacks?                  wrapper.py; after an exception delivery.py
 # how is a game created, started and stopped?      context.py; by_name.py, options.py
 # which games are built in?                        cogrs/game_ids.py; classes in games/
-# how do environments in Python become games?      games/gymnasium.py, environments/
+# how do environments in Python become games?      games/{gymnasium,pettingzoo}.py, environments/
 # how do games become a vector of Gymnasium?       vector.py; built_in_vector.py, single.py
 # how are callers without games batched?           request_batcher.py
 
@@ -23,7 +23,7 @@ from cogrs.collector.by_name import BUILT_IN, GAMES
 from cogrs.collector.collectors import TensorSpec
 from cogrs.collector.context import GameContext
 from cogrs.collector.delivery import Infos
-from cogrs.collector.game_error import GameError
+from cogrs.collector.game_error import GameError, GameTimeoutError
 from cogrs.collector.options import ContextOptions
 from cogrs.collector.request_batcher import RequestBatcher
 from cogrs.collector.wrapper import GCWrapper
@@ -40,6 +40,7 @@ __all__ = [
     "GCWrapper",
     "GameContext",
     "GameError",
+    "GameTimeoutError",
     "Infos",
     "RequestBatcher",
     "TensorSpec",

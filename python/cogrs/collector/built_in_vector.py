@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Dict, Discrete
 
-from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.options import ContextOptions, NotPicklable
 from cogrs.collector.vector_options import OWN_OPTIONS
+from cogrs.conversion import convert
 from cogrs.suggest import check_options
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BuiltInVector(NotPicklable):
         self._make()
         spec = self._context.spec
         observation, action = _spaces(self._context)
-        description.add(0, (observation, action, {"render_modes": []}, None))
+        description.add(0, (observation, action, {"render_modes": []}, None, None))
         self._parts = list(observation) if isinstance(observation, Dict) else None
         self._dtype, self._shape = np.dtype(spec.action[0]), tuple(spec.action[1])
         self._given_shape = (count, *(action.shape or ()))

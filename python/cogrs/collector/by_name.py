@@ -13,8 +13,8 @@ from cogrs.suggest import suggestion
 BUILT_IN = tuple(BUILT_IN_GAMES)
 """Games in Rust, by the names of their modules in `cogrs.collector.games`."""
 
-GAMES = (*BUILT_IN, "gymnasium")
-"""All modules there: those, and environments of Gymnasium."""
+GAMES = (*BUILT_IN, "gymnasium", "pettingzoo")
+"""All modules there: those, and environments of Gymnasium and of PettingZoo."""
 
 
 class CreatesByName(type):

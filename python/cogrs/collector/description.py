@@ -9,6 +9,8 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cogrs._core import builtin_columns
 from cogrs.shown import shown
 from cogrs.validation import check_kind
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     Value = str | int
     Description = tuple[Mapping[str, Value], Mapping[str, Value] | None]
     Shape = tuple[int, ...]
+
+
+REWARDS = "_last_r"
+"""The column of rewards that are vectors; `last_r` of the core is one number."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +34,23 @@ class GameSpec:
         action: dtype and shape of an action.
         num_action: Number of discrete actions, or the length of a continuous one.
         players: Names of the players.
+        has_agents: Whether each player has episodes of its own.
+        reward_shape: Shape of a reward.
     """
 
     keys: Mapping[str, tuple[Any, Shape]]
     action: tuple[Any, Shape]
     num_action: int
     players: Sequence[str]
+    has_agents: bool = False
+    reward_shape: Shape = ()
+
+    @property
+    def columns(self) -> Mapping[str, tuple[Any, Shape]]:
+        """Types and shapes of the columns that the game writes: its keys, and vector rewards."""
+        if not self.reward_shape:
+            return self.keys
+        return {**self.keys, REWARDS: (np.dtype(np.float32), self.reward_shape)}
 
     def params(self) -> dict[str, Any]:
         """Return the sizes that a model needs; see `GameContext.GetParams`."""
@@ -220,6 +237,8 @@ class _Parser:
             return InputKey(key, key, False, self.length(key, value) or 0, dtype, shape)
         if key in _BUILTIN:
             self.scalar(key, value)
+            if key == "last_r" and self.game.reward_shape:
+                return InputKey(key, REWARDS, False, 0, *self.game.columns[REWARDS])
             return InputKey(key, key, False, 0, _BUILTIN[key], ())
         if key in _REPLIES:
             reply = self.reply(key, value, inherit=True)

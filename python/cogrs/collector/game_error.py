@@ -13,3 +13,7 @@ class GameError(RuntimeError):
     def __init__(self, text: str, game: int) -> None:
         super().__init__(text)
         self.game = game
+
+
+class GameTimeoutError(GameError, TimeoutError):
+    """A game did not return in time."""

@@ -10,7 +10,7 @@ import numpy as np
 from cogrs.collector.environments.factory import Factories, gymnasium_module
 from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
-from cogrs.validation import check_flag, check_integer, check_kind, check_text
+from cogrs.validation import check_flag, check_integer, check_kind, check_text, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -96,6 +96,11 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             state, and ends the broken episode with `truncated`.
         max_restarts: Restarts of each environment before a GameError.
         restart_backoff: Seconds before the first of them; doubled each time, up to a minute.
+        timeout: Seconds that a step, reset or other call of environments in Python may take; None
+            for any time. Then a GameTimeoutError, which is a TimeoutError too, names the
+            environment that hangs. A process that hangs is ended, and `on_error` holds for it. A
+            thread cannot be ended, and is left with its environments: `reset` makes others. With a
+            timeout, num_threads 0 and 1 mean one thread beside the one that calls.
         copy: Accepted as by SyncVectorEnv. Results share no memory with later ones either way.
         **options: Options of the game, such as `max_episode_steps`, or keyword arguments of the
             callable.
@@ -127,6 +132,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         on_error: str = "raise",
         max_restarts: int = 3,
         restart_backoff: float = 0.1,
+        timeout: float | None = None,
         copy: bool = True,
         **options: Any,
     ) -> None:
@@ -142,9 +148,10 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         self.observation_mode = observation_mode
         description = VectorDescription(observation_mode)
         restarts = restarts_of(on_error, max_restarts, restart_backoff)
+        timeout = check_timeout("timeout", timeout, above=True)
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         if isinstance(env, str) and env in BUILT_IN:
-            given = {**game_options(env_kwargs, processes, on_error), **options}
+            given = {**game_options(env_kwargs, processes, on_error, timeout), **options}
             self.num_envs = check_integer("num_envs", 1 if num_envs is None else num_envs, 1)
             self._games = BuiltInVector(
                 env, self.num_envs, threads, given, description, same_step=same_step
@@ -163,12 +170,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
                     processes=processes,
                     same_step=same_step,
                     restarts=restarts,
+                    timeout=timeout,
                 )
         self._in_python = isinstance(self._games, PythonVector)
         self.metadata = {**description.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = description.render_mode
         self.single_observation_space = description.observation_space
         self.single_action_space = description.action_space
+        self.reward_space = description.reward_space
         self.observation_space = description.batched_observation_space(self.num_envs)
         batch = gymnasium_module().vector.utils.batch_space
         self.action_space = batch(self.single_action_space, self.num_envs)
@@ -308,7 +317,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             actions: One for each environment, of `action_space`.
 
         Returns:
-            States, rewards (float64), flags `terminated` and `truncated` (bool), infos.
+            States, rewards (float64), flags `terminated` and `truncated` (bool), infos. Rewards are
+            (num_envs, *reward_shape) where environments have a `reward_space`, else (num_envs,).
 
         Raises:
             ValueError: The actions have another shape, or one is not in a Discrete space. No

@@ -29,6 +29,7 @@ OWN_OPTIONS = (
     "on_error",
     "max_restarts",
     "restart_backoff",
+    "timeout",
     "copy",
 )
 """All options that are not those of an environment, for suggestions where one is misspelt."""
@@ -59,10 +60,14 @@ def restarts_of(on_error: str, most: int, backoff: float) -> Restarts:
     return Restarts(most if on_error == "restart" else 0, float(backoff))
 
 
-def game_options(env_kwargs: Any, processes: int, on_error: str) -> dict[str, Any]:
+def game_options(
+    env_kwargs: Any, processes: int, on_error: str, timeout: float | None
+) -> dict[str, Any]:
     """Return the options of a built-in game, which are those of all its environments."""
     if processes:
         raise ValueError("processes: expected 0 for a built-in game, which num_threads move")
+    if timeout is not None:
+        raise ValueError("timeout: expected None for a built-in game, which does not hang")
     if on_error != "raise":
         raise ValueError("on_error: expected 'raise' for a built-in game: each step can be refused")
     if listed(env_kwargs) is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cogrs._core import ReplayMemory
 from cogrs.nested import record_dtype
-from cogrs.spaces import array_of, parts_of
+from cogrs.spaces import array_of, parts_of, reward_shape_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -21,6 +21,7 @@ _ARGUMENTS = {
     "max_step": "capacity",
     "state_buf": "observation_space",
     "action_buf": "action_space",
+    "reward_buf": "reward_space",
 }
 """Arguments of the constructor, and the arguments of `from_spaces` that give them."""
 _DEFAULTS: dict[str, Any] = {
@@ -37,9 +38,19 @@ def from_spaces(
     observation_space: Any, action_space: Any, capacity: int, **settings: Any
 ) -> ReplayMemory:
     """See `ReplayMemory.from_spaces`."""
+    return _made(observation_space, action_space, (), capacity, settings)
+
+
+def _made(
+    observation_space: Any,
+    action_space: Any,
+    reward_shape: tuple[int, ...],
+    capacity: int,
+    settings: dict[str, Any],
+) -> ReplayMemory:
     state = template(observation_space, "observation_space")
     action = template(action_space, "action_space")
-    scalar, empty = np.float32(0), np.zeros(0, np.float32)
+    reward, prob, empty = np.zeros(reward_shape, np.float32), np.float32(0), np.zeros(0, np.float32)
     given = {}
     for name, value in settings.items():
         own = _NAMES.get(name, name)
@@ -49,7 +60,7 @@ def from_spaces(
         given[own] = value
     try:
         return ReplayMemory(
-            *(state, action, scalar, scalar, scalar, scalar, empty), capacity, **_DEFAULTS | given
+            *(state, action, reward, prob, reward, reward, empty), capacity, **_DEFAULTS | given
         )
     except (TypeError, ValueError, MemoryError) as error:
         kinds = TypeError, ValueError, MemoryError
@@ -67,7 +78,7 @@ def from_env(env: Any, capacity: int, **settings: Any) -> ReplayMemory:
             got = type(env).__name__
             raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
     observation_space, action_space = (getattr(env, name) for name in names)
-    return from_spaces(observation_space, action_space, capacity, **settings)
+    return _made(observation_space, action_space, reward_shape_of(env), capacity, settings)
 
 
 def template(space: Any, name: str) -> npt.NDArray[Any]:

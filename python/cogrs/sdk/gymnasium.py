@@ -11,7 +11,7 @@ from cogrs.action_mask import MaskLayout
 from cogrs.optional_dependency import import_optional
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frame_sender import FrameSender
-from cogrs.sdk.space import carried, carried_mask, check_names, fitting
+from cogrs.sdk.space import carried, carried_mask, check_names, fitting, observed_info_keys
 from cogrs.sdk.wire import expanded
 from cogrs.validation import check_kind, check_text
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Trial
 
 
-_OWN = ("action_mask", "frames_to", "inline", "observers", "player")
+_OWN = ("action_mask", "frames_to", "info_keys", "inline", "observers", "player")
 
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Modules whose environments take microseconds for a step, and any thread will do."""
@@ -66,6 +66,7 @@ class GymnasiumEnvironment(Environment):
         *,
         action_mask: bool = False,
         frames_to: Sequence[str] = (),
+        info_keys: Mapping[str, Any] | None = None,
         inline: bool | None = None,
         player: str = "",
         observers: Sequence[str] | None = None,
@@ -82,6 +83,10 @@ class GymnasiumEnvironment(Environment):
                 None in the info: then that part is left out. Actions are not compared with it.
             frames_to: Receivers of what `render` returns after each step, as a message: see
                 `read_array_message`. Names are those of `Message`.
+            info_keys: Values of the environment's info to observe, a dtype by key, or a pair of a
+                dtype and a shape: `{"is_success": np.bool_}` observes `{"observation": ...,
+                "is_success": ...}`, with zeros where the info does not have the key. `"episode.r"`
+                is a nested one.
             inline: Whether the environment is quick, as of `Environment.inline`; None leaves that
                 to the class, and `factory` to what it knows of Gymnasium's own.
             player: Name of the actor that plays; "" for the only one that does not observe.
@@ -89,8 +94,10 @@ class GymnasiumEnvironment(Environment):
                 player, if that is named.
 
         Raises:
-            TypeError: `inline` is not a bool, `player` is not a string, or `frames_to` or
-                `observers` is a single string.
+            TypeError: `inline` is not a bool, `player` is not a string, `frames_to` or `observers`
+                is a single string, or `info_keys` is not a mapping to dtypes.
+            ValueError: A key of `info_keys` is "observation" or "action_mask", or its dtype is not
+                one of numbers or bool.
         """
         check_text("player", player)
         if isinstance(observers, str):
@@ -101,6 +108,7 @@ class GymnasiumEnvironment(Environment):
         self._make = make
         self._seed = seed
         self._action_mask = action_mask
+        self._info_keys = observed_info_keys(info_keys)
         self._frames = FrameSender(frames_to)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._player = player
@@ -152,8 +160,9 @@ class GymnasiumEnvironment(Environment):
         """Create and reset the environment.
 
         Raises:
-            ValueError: The trial does not have exactly one player, the mask is missing or wrong, or
-                two parts of a space have the same name as text.
+            ValueError: The trial does not have exactly one player, the mask is missing or wrong, a
+                value of the info does not fit its key, or two parts of a space have the same name
+                as text.
         """
         self._actors = trial.actor_names
         self._choose_player(trial)
@@ -201,12 +210,14 @@ class GymnasiumEnvironment(Environment):
 
     def _observe(self, observation: Any, info: Mapping[str, Any]) -> None:
         self._latest = carried(observation)
+        parts = {key.key: key.array(info) for key in self._info_keys}
         if self._action_mask:
             if "action_mask" not in info:
                 known = ", ".join(map(repr, info)) or "nothing"
                 raise ValueError(f"action_mask: expected it in the environment's info, got {known}")
             mask = carried_mask(self._mask_layout, info["action_mask"])
-            parts = {} if mask is None else {"action_mask": mask}
+            parts |= {} if mask is None else {"action_mask": mask}
+        if self._action_mask or self._info_keys:
             self._latest = {"observation": self._latest, **parts}
         self._frames.capture(self._env, self._tick)
 

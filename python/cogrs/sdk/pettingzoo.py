@@ -12,7 +12,7 @@ from cogrs.action_mask import ACTION_MASK, refuse_illegal
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.pettingzoo_game import game_of
-from cogrs.sdk.space import check_names, fitting, in_form
+from cogrs.sdk.space import check_names, fitting, in_form, observed_info_keys
 from cogrs.sdk.wire import expanded
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class PettingZooEnvironment(Environment):
         seed: int | None = None,
         *,
         frames_to: Sequence[str] = (),
+        info_keys: Mapping[str, Any] | None = None,
         on_illegal: OnIllegal = "environment",
         observers: Sequence[str] = (),
     ) -> None:
@@ -69,6 +70,8 @@ class PettingZooEnvironment(Environment):
                 trials makes their episodes equal: see `factory`.
             frames_to: Receivers of what `render` returns after each step, as a message: see
                 `read_array_message`. Names are those of `Message`.
+            info_keys: Values of each agent's info that become parts of its observation, as of
+                `GymnasiumEnvironment`.
             on_illegal: The treatment of an action that the mask forbids, or whose numbers are out
                 of the bounds of its space. "environment" leaves it to the environment, which has a
                 rule of its own, such as a penalty and the end of the game, a clip, or an exception.
@@ -78,8 +81,10 @@ class PettingZooEnvironment(Environment):
                 observe a mapping from each player's name to that player's observation.
 
         Raises:
-            ValueError: `on_illegal` is something else.
-            TypeError: `observers` or `frames_to` is a single string.
+            ValueError: `on_illegal` is something else, or a key of `info_keys` is "observation",
+                "action_mask" or "turn", or its dtype is not one of numbers or bool.
+            TypeError: `observers` or `frames_to` is a single string, or `info_keys` is not a
+                mapping to dtypes.
         """
         if isinstance(observers, str):
             raise TypeError(f"observers: expected a sequence of names, got {observers!r}")
@@ -87,6 +92,7 @@ class PettingZooEnvironment(Environment):
             raise ValueError(f"on_illegal: expected 'environment' or 'raise', got {on_illegal!r}")
         self._make = make
         self._seed = seed
+        self._info_keys = observed_info_keys(info_keys)
         self._frames = FrameSender(frames_to)
         self._on_illegal = on_illegal
         self.observers = observers
@@ -123,7 +129,7 @@ class PettingZooEnvironment(Environment):
             TypeError: `make` does not return an environment of PettingZoo.
         """
         env = self._make()
-        self._game = game_of(env)
+        self._game = game_of(env, self._info_keys)
         outcome = self._game.reset(self._seed)
         if not self._game.asked:
             raise ValueError("agents: expected at least one after the reset, got []")

@@ -14,6 +14,8 @@ from cogrs.sdk.space import carried, carried_mask, placeholder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cogrs.info_key import InfoKey
+
 
 class StepOutcome(NamedTuple):
     """The result of a step, by agent, without absent agents."""
@@ -31,8 +33,9 @@ class StepOutcome(NamedTuple):
 class _ObservationConverter:
     """Observations as they are carried, each with the mask of its info."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, info_keys: Sequence[InfoKey] = ()) -> None:
         self._env = env
+        self._info_keys = info_keys
         self._layouts: dict[Any, MaskLayout] = {}
         self._infos_have_masks = False
 
@@ -40,8 +43,23 @@ class _ObservationConverter:
         """Return an observation; its own mask comes before that of the info.
 
         Raises:
-            ValueError, TypeError: The mask does not fit the action space.
+            ValueError, TypeError: The mask does not fit the action space, or a value of the info
+                its key; or the observation has a part with the key of an info.
         """
+        shown = self._with_own_mask(agent, observation, info)
+        return self._with_infos(agent, shown, info or {})
+
+    def _with_infos(self, agent: Any, shown: Any, info: Mapping[str, Any]) -> Any:
+        if not self._info_keys:
+            return shown
+        parts = shown if isinstance(shown, Mapping) else {"observation": shown}
+        for key in self._info_keys:
+            if key.key in parts:
+                what = f"a part of the observation of {agent!r}"
+                raise ValueError(f"info_keys: {key.key!r} is {what}, rename it by a wrapper")
+        return {**parts, **{key.key: key.array(info) for key in self._info_keys}}
+
+    def _with_own_mask(self, agent: Any, observation: Any, info: Mapping[str, Any] | None) -> Any:
         what = f"observation of {agent!r}"
         if isinstance(observation, Mapping) and ACTION_MASK in observation:
             own = observation[ACTION_MASK]
@@ -62,8 +80,8 @@ class _ObservationConverter:
         except KeyError:  # an environment may know its spaces only once there are such agents
             return np.zeros(0, np.float32)
         if self._infos_have_masks and self._layout(agent).size:
-            return _with_mask(shown, np.zeros(self._layout(agent).size, np.int8))
-        return shown
+            shown = _with_mask(shown, np.zeros(self._layout(agent).size, np.int8))
+        return self._with_infos(agent, shown, {})
 
     def _layout(self, agent: Any) -> MaskLayout:
         if agent not in self._layouts:
@@ -85,12 +103,12 @@ def _with_mask(shown: Any, mask: Any) -> Any:
 class PettingZooGame(ABC):
     """An environment of either interface."""
 
-    def __init__(self, env: Any) -> None:
-        """Play this environment."""
+    def __init__(self, env: Any, info_keys: Sequence[InfoKey] = ()) -> None:
+        """Play this environment, whose observations have these values of infos too."""
         self.env = env
         self.asked: Sequence[Any] = ()
         """Agents whose actions the next step takes; empty when the episode is over."""
-        self._observations = _ObservationConverter(env)
+        self._observations = _ObservationConverter(env, info_keys)
 
     @property
     @abstractmethod
@@ -196,10 +214,10 @@ def _with_turn(shown: Any, *, turn: bool) -> dict[str, Any]:
     return {"observation": shown, **mask, "turn": turn}
 
 
-def game_of(env: Any) -> PettingZooGame:
+def game_of(env: Any, info_keys: Sequence[InfoKey] = ()) -> PettingZooGame:
     """Return the game of an environment; a TypeError if it is not one of PettingZoo."""
     methods = ("reset", "step", "observation_space", "action_space")
     if not all(callable(getattr(env, name, None)) for name in methods):
         kind = type(env).__name__
         raise TypeError(f"make: expected an environment of PettingZoo, got {kind}")
-    return _AecGame(env) if hasattr(env, "agent_iter") else _ParallelGame(env)
+    return (_AecGame if hasattr(env, "agent_iter") else _ParallelGame)(env, info_keys)

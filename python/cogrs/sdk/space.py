@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.action_mask import ACTION_MASK
+from cogrs.info_key import InfoKey, info_keys_of
 from cogrs.optional_dependency import import_optional
 from cogrs.sdk.codecs import ArrayCodec, Decoded
 
@@ -40,6 +42,15 @@ def carried_mask(layout: MaskLayout, mask: Any) -> Any:
     `cogrs.action_mask.MaskLayout.flatten`.
     """
     return layout.flatten(mask) if layout.size else carried(mask)
+
+
+_TAKEN = ("observation", ACTION_MASK, "turn")
+"""Parts of observations that infos may not replace."""
+
+
+def observed_info_keys(given: Any) -> tuple[InfoKey, ...]:
+    """Return the values of infos that are parts of observations; errors as `info_keys_of`."""
+    return info_keys_of(given, _TAKEN.__contains__, "in an observation")
 
 
 def check_names(space: gymnasium.Space[Any], what: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
@@ -29,7 +30,7 @@ from cogrs.workers.step_info import STEP_INFO
 from cogrs.workers.trial_gate import TrialGate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
@@ -165,13 +166,16 @@ class ActorWorker:
         """Return the policy's `action`, `prob` and `value` for one state, and its `recurrent`.
 
         Args:
-            state: The state.
+            state: The state; a mapping of arrays where states are records.
             recurrent: The recurrent state of its trial; None stands for that at the first state.
 
         Raises:
             ValueError, TypeError: The state is not of the memory's shape, or dtype.
             RuntimeError: The policy failed, or the worker is closed.
         """
+        if isinstance(state, Mapping):
+            template = self._memory.state_buf
+            state = convert("state", state, template.dtype, template.shape)
         inputs = {"state": state}
         if self.recurrent is not None:
             inputs["recurrent"] = self.recurrent if recurrent is None else recurrent

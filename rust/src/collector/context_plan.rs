@@ -19,6 +19,8 @@ pub struct ContextPlan {
     /// The builtin columns that a collector reads, as bits.
     read: u16,
     pub has_turns: bool,
+    /// Players have episodes of their own.
+    pub has_agents: bool,
     pub max_steps: u64,
     /// By player, the collectors that reply when it moves, as bits.
     repliers: Vec<u64>,
@@ -49,6 +51,7 @@ impl ContextPlan {
             histories,
             listening: 0,
             has_turns: game.players.len() > 1,
+            has_agents: game.has_agents,
             max_steps: game.max_steps,
             repliers: Vec::new(),
             present: Vec::new(),

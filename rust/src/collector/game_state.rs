@@ -1,7 +1,7 @@
 //! How far a game, or a query of a game, has got. Under the lock of its shard.
 
 use crate::collector::context_plan::ContextPlan;
-use crate::games::Outcome;
+use crate::games::{Outcome, Turn};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GamePhase {
@@ -56,8 +56,10 @@ pub struct GameState {
     pub seq: i32,
     /// Number of the episode; the first is 0.
     pub episode: u32,
-    /// The state is the last of its episode.
+    /// The state is the last of the game's episode.
     pub over: bool,
+    /// The state is the last of its player's episode.
+    pub ended: bool,
     phase: GamePhase,
     pub player: u32,
     /// The histories of single players that the present state is in, as bits.
@@ -77,6 +79,7 @@ impl GameState {
             seq: 0,
             episode: 0,
             over: false,
+            ended: false,
             phase: GamePhase::Fresh,
             player: 0,
             present: 0,
@@ -131,6 +134,7 @@ impl GameState {
         self.episode = self.next_episode();
         self.seq = 0;
         self.over = false;
+        self.ended = false;
     }
 
     /// Counts a step with this outcome. Returns the outcome, truncated if the episode has reached its last step.
@@ -140,8 +144,18 @@ impl GameState {
         let last = u64::from(self.seq as u32) >= max_steps;
         let truncated = outcome.truncated || (last && !outcome.terminated);
         self.over = outcome.terminated || truncated;
+        self.ended = self.over;
         self.counts.episodes += u64::from(self.over);
         Outcome { truncated, ..outcome }
+    }
+
+    /// Counts a step with this outcome to the state of a player that has an episode of its own.
+    pub fn take_turn(&mut self, outcome: Outcome, turn: Turn) -> Outcome {
+        self.seq = turn.seq;
+        self.over = turn.over;
+        self.ended = outcome.terminated || outcome.truncated;
+        self.counts.episodes += u64::from(self.over);
+        outcome
     }
 
     /// Enters a state in which this player moves, and which is in these histories of single players.

@@ -10,7 +10,7 @@
 //! | **row assignment**: which game or caller has which row of which batch | [`batch_queue`] |
 //! | where the bytes of a batch lie | [`batch`] |
 //! | **delivery**: which batch goes out next, and which games go on when it comes back | `delivery` |
-//! | **histories**: which past states a game has | `shard`, in rings of records: `history_buffer` |
+//! | **histories**: which past states a game has | `history`, in rings of records: `history_buffer` |
 //! | how a history becomes a row | `gather` |
 //! | how far one game has got | `game_state` |
 //! | what a thread does between two looks at the scheduler | `work_batch`, by `runtime`; `sync` takes locks |
@@ -65,6 +65,7 @@ mod env_workers;
 pub mod failure_policy;
 mod game_state;
 mod gather;
+mod history;
 mod history_buffer;
 pub mod options;
 mod query;

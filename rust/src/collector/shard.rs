@@ -12,18 +12,17 @@ use std::ops::Range;
 
 use crate::collector::batch::{Batch, BatchRows};
 use crate::collector::context_plan::ContextPlan;
-use crate::collector::copy_plan::{HistorySpec, Scatter};
+use crate::collector::copy_plan::Scatter;
 use crate::collector::failure_policy::{FailedItems, skipping_failures};
 use crate::collector::game_state::{Counts, GameState, Move, Override, RowRequest};
 use crate::collector::gather::gather;
-use crate::collector::history_buffer::HistoryBuffer;
-use crate::collector::record_columns::BuiltinColumn;
+use crate::collector::history::History;
 use crate::collector::scheduler::bits;
 use crate::collector::step_buffer::StepBuffer;
 use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::{Error, Result};
+use crate::games::Game;
 use crate::games::game_batch::{GameBatch, GameItem};
-use crate::games::{Game, Outcome};
 
 /// Games of a shard at most: so many stay in the cache until their rows are written.
 pub const SHARD_SIZE: usize = 64;
@@ -43,26 +42,6 @@ pub enum Games {
     Outside(Vec<Box<dyn Game>>),
 }
 
-/// The past states of games, or of one of their players.
-struct History {
-    records: HistoryBuffer,
-    /// By game, reward and ends since the newest record.
-    since: Vec<Outcome>,
-}
-
-impl History {
-    #[inline]
-    fn add(&mut self, at: usize, spec: &HistorySpec, outcome: Outcome, games: &dyn GameBatch) {
-        let since = &mut self.since[at];
-        since.reward += match spec.player {
-            None => outcome.reward,
-            Some(player) => games.reward(at, outcome, player),
-        };
-        since.terminated |= outcome.terminated;
-        since.truncated |= outcome.truncated;
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Nothing,
@@ -75,13 +54,7 @@ enum Next {
 
 impl Shard {
     pub fn new(first: u32, games: Games, states: Vec<GameState>, plan: &ContextPlan) -> Self {
-        let history = |spec: &HistorySpec| {
-            let mut records = HistoryBuffer::new(plan.columns.size(), spec.depth, states.len());
-            // These two never change.
-            records.fill(BuiltinColumn::Id, |at| states[at].id.to_ne_bytes());
-            records.fill(BuiltinColumn::Tid, |at| states[at].tid.to_ne_bytes());
-            History { records, since: vec![Outcome::default(); states.len()] }
-        };
+        let history = |spec| History::new(spec, plan, &states);
         let histories = plan.histories.iter().map(history).collect();
         Self { first, games, states, histories }
     }
@@ -262,9 +235,17 @@ impl Shard {
         let paid = skipping_failures(|done| {
             for (&GameItem { at, .. }, outcome) in items.iter().zip(&outcomes).skip(*done) {
                 if let Some(outcome) = *outcome {
-                    let outcome = states[at].step(outcome, plan.max_steps);
+                    let turn = plan.has_agents.then(|| games.turn(at));
+                    let outcome = match turn {
+                        None => states[at].step(outcome, plan.max_steps),
+                        Some(turn) => states[at].take_turn(outcome, turn),
+                    };
+                    let player = turn.map(|turn| turn.player);
                     for (history, spec) in histories.iter_mut().zip(&plan.histories) {
-                        history.add(at, spec, outcome, &*games);
+                        // An agent's outcome is its own alone.
+                        if player.is_none() || spec.player.is_none() || spec.player == player {
+                            history.add(at, spec, outcome, &*games);
+                        }
                     }
                 }
                 *done += 1;
@@ -293,35 +274,17 @@ impl Shard {
         failed
     }
 
-    fn record(&mut self, plan: &ContextPlan, history: usize, entering: &[usize]) -> FailedItems {
-        use BuiltinColumn::{Cut, Ended, Episode, LastReward, LastTerminal, LastTruncated, Seq};
+    fn record(
+        &mut self,
+        plan: &ContextPlan,
+        history_number: usize,
+        entering: &[usize],
+    ) -> FailedItems {
         let Self { games, states, histories, .. } = self;
-        let History { records, since } = &mut histories[history];
-        let recorded = entering.iter().copied().filter(|&at| states[at].is_in(history));
-        let mut items = Vec::with_capacity(entering.len());
-        items.extend(recorded.map(|at| GameItem { at, item: records.push(at) }));
-        records.put(plan, Seq, &items, |at| states[at].seq.to_ne_bytes());
-        records.put(plan, Episode, &items, |at| states[at].episode.to_ne_bytes());
-        records.put(plan, LastReward, &items, |at| since[at].reward.to_ne_bytes());
-        // These two show the end of an episode in the first state after it, the next two in its last.
-        let told = |at: usize, end: bool| [u8::from(!states[at].over && end)];
-        records.put(plan, LastTerminal, &items, |at| told(at, since[at].terminated));
-        records.put(plan, LastTruncated, &items, |at| told(at, since[at].truncated));
-        let shown = |at: usize, end: bool| [u8::from(states[at].over && end)];
-        records.put(plan, Ended, &items, |at| shown(at, since[at].terminated));
-        records.put(plan, Cut, &items, |at| shown(at, since[at].truncated));
-        for item in &items {
-            let end = &mut since[item.at];
-            let over = states[item.at].over;
-            *end = Outcome {
-                reward: 0.0,
-                terminated: end.terminated && over,
-                truncated: end.truncated && over,
-            };
-        }
-        for (_, column) in plan.columns.replies() {
-            records.clear_column(column, &items);
-        }
+        let history = &mut histories[history_number];
+        let recorded = entering.iter().copied().filter(|&at| states[at].is_in(history_number));
+        let items = history.push(plan, states, recorded);
+        let records = &mut history.records;
         let games = games.all();
         let mut failed = Vec::new();
         for (key, column) in plan.columns.game_keys().enumerate() {
@@ -403,10 +366,7 @@ impl Shard {
 
     /// Forgets a game's past states; its next move begins an episode.
     fn begin_anew(&mut self, at: usize, seed: Option<u64>) {
-        for History { records, since } in &mut self.histories {
-            records.clear(at);
-            since[at] = Outcome::default();
-        }
+        self.histories.iter_mut().for_each(|history| history.forget(at));
         self.states[at].begin_anew(seed);
     }
 

@@ -17,7 +17,8 @@ use crate::collector::batch::{Batch, BatchLayout};
 use crate::collector::game_state::Move;
 use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::{Error, Result};
-use crate::games::{Action, Game, GameSpec, Outcome};
+use crate::games::{Action, Game, GameSpec, Outcome, Turn};
+
 const MAX_ROWS: usize = 256;
 
 /// The first arrays of a step buffer; those of the game's keys follow.
@@ -31,10 +32,20 @@ enum StepArray {
     Action,
     /// float64: the reward of that action.
     Reward,
-    /// uint8: 0 not over, 1 terminated, 2 truncated.
+    /// uint8: 0 not over, 1 terminated, 2 truncated; plus 4 where the game goes on for other players.
     End,
+    /// int32: the player of the state; 0 without [`GameSpec::has_agents`].
+    Player,
+    /// int32: the player's states before this one, since its episode began; likewise.
+    Seq,
 }
-const STEP_ARRAYS: usize = StepArray::End as usize + 1;
+const STEP_ARRAYS: usize = StepArray::Seq as usize + 1;
+
+/// Bytes of a row in the first arrays beside the action.
+const FIXED: [usize; STEP_ARRAYS - 1] = [8, 8, 8, 1, 4, 4];
+
+/// The bit of [`StepArray::End`] for a game that goes on.
+const GOES_ON: u8 = 4;
 
 /// The descriptor of a file that holds a step buffer, for other processes to map too. It must not shrink.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +55,8 @@ pub struct SharedFile(pub i32);
 #[derive(Debug)]
 pub struct StepBuffer {
     memory: Arc<Batch>,
+    /// Players with episodes of their own; 0 where the game's episode is that of its player.
+    agents: usize,
     pub(super) in_flight: Mutex<InFlight>,
 }
 
@@ -80,18 +93,20 @@ impl StepBuffer {
     /// for a file that is too small.
     pub fn new(spec: &GameSpec, games: usize, file: Option<SharedFile>) -> Result<Self> {
         let keys = spec.keys.iter().map(|(_, field)| field.nbytes());
-        let sizes = [8, 8, spec.action.nbytes(), 8, 1].into_iter().chain(keys);
+        let [game, seed, after @ ..] = FIXED;
+        let sizes = [game, seed, spec.action.nbytes()].into_iter().chain(after).chain(keys);
         let layout = BatchLayout::new(games.clamp(1, MAX_ROWS), sizes)?;
         let memory = match file {
             None => Batch::several(layout, 1)?.remove(0),
             Some(SharedFile(descriptor)) => Batch::in_file(layout, descriptor)?,
         };
+        let agents = if spec.has_agents { spec.players.len() } else { 0 };
         let games = Vec::new();
         let in_flight = InFlight { games, owner: None, since: Instant::now(), cost: 0.0 };
-        Ok(Self { memory, in_flight: Mutex::new(in_flight) })
+        Ok(Self { memory, agents, in_flight: Mutex::new(in_flight) })
     }
 
-    /// The arrays: games, seeds, actions, rewards, ends, and one for each of the game's keys.
+    /// The arrays: games, seeds, actions, rewards, ends, players, seqs, and one for each of the game's keys.
     pub fn memory(&self) -> &Arc<Batch> {
         &self.memory
     }
@@ -109,29 +124,46 @@ impl StepBuffer {
         }
     }
 
-    /// The game that a row reports. Fails with [`Error::State`] for an unknown end, since other processes can write here.
+    /// The game that a row reports. Fails with [`Error::State`] for an unknown end or player, since other processes can write
+    /// here.
     pub(super) fn report(&self, row: usize) -> Result<Box<dyn Game>> {
-        let mut reward = [0; 8];
-        self.memory.read(StepArray::Reward as usize, row, &mut reward);
-        let mut end = [0];
-        self.memory.read(StepArray::End as usize, row, &mut end);
-        if end[0] > 2 {
-            let text = format!("its env worker reported end {}, expected 0, 1 or 2", end[0]);
+        let reward = f64::from_ne_bytes(self.read(StepArray::Reward, row)) as f32;
+        let [reported] = self.read(StepArray::End, row);
+        let goes_on = self.agents > 0 && reported & GOES_ON != 0;
+        let end = if goes_on { reported - GOES_ON } else { reported };
+        if end > 2 {
+            let text = format!("its env worker reported end {reported}, expected 0, 1 or 2");
             return Err(Error::State(text));
         }
-        let outcome = Outcome {
-            reward: f64::from_ne_bytes(reward) as f32,
-            terminated: end[0] == 1,
-            truncated: end[0] == 2,
-        };
-        Ok(Box::new(Reported { memory: Arc::clone(&self.memory), row, outcome }))
+        let outcome = Outcome { reward, terminated: end == 1, truncated: end == 2 };
+        let turn = self.turn(row, end > 0 && !goes_on)?;
+        Ok(Box::new(Reported { memory: Arc::clone(&self.memory), row, outcome, turn }))
+    }
+
+    fn turn(&self, row: usize, over: bool) -> Result<Turn> {
+        if self.agents == 0 {
+            return Ok(Turn { over, ..Turn::default() });
+        }
+        let reported = i32::from_ne_bytes(self.read(StepArray::Player, row));
+        let player = usize::try_from(reported).ok().filter(|&player| player < self.agents);
+        let player = player.ok_or_else(|| {
+            let expected = format!("0 to {}", self.agents - 1);
+            Error::State(format!("its env worker reported player {reported}, expected {expected}"))
+        })?;
+        Ok(Turn { player, seq: i32::from_ne_bytes(self.read(StepArray::Seq, row)), over })
+    }
+
+    fn read<const N: usize>(&self, part: StepArray, row: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.memory.read(part as usize, row, &mut bytes);
+        bytes
     }
 
     /// Returns a function that makes games that have not moved yet.
     pub(super) fn blank(&self) -> impl Fn() -> Box<dyn Game> + use<> {
         let memory = Arc::clone(&self.memory);
-        let outcome = Outcome::default();
-        move || Box::new(Reported { memory: Arc::clone(&memory), row: 0, outcome })
+        let (outcome, turn) = (Outcome::default(), Turn::default());
+        move || Box::new(Reported { memory: Arc::clone(&memory), row: 0, outcome, turn })
     }
 }
 
@@ -140,6 +172,7 @@ struct Reported {
     memory: Arc<Batch>,
     row: usize,
     outcome: Outcome,
+    turn: Turn,
 }
 
 impl Game for Reported {
@@ -151,6 +184,14 @@ impl Game for Reported {
 
     fn write(&self, key: usize, out: &mut [u8]) {
         self.memory.read(STEP_ARRAYS + key, self.row, out);
+    }
+
+    fn player(&self) -> usize {
+        self.turn.player
+    }
+
+    fn turn(&self) -> Turn {
+        self.turn
     }
 }
 

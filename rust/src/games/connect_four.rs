@@ -1,7 +1,7 @@
 //! Two players drop discs into columns; four in a line win.
 
 use crate::error::{Error, Result};
-use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome, int32, uint8};
+use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome, int8, int32, uint8};
 
 /// Rows of the board.
 pub const ROWS: usize = 6;
@@ -63,7 +63,7 @@ impl ConnectFour {
 impl BuiltinGame for ConnectFour {
     fn spec() -> GameSpec {
         let mut spec = GameSpec::numbered(uint8(&[2, ROWS, COLUMNS]), COLUMNS);
-        spec.keys.push(("action_mask".into(), uint8(&[COLUMNS])));
+        spec.keys.push(("action_mask".into(), int8(&[COLUMNS])));
         spec.keys.push(("player".into(), int32(&[])));
         spec.players = PLAYERS.map(Into::into).into();
         spec

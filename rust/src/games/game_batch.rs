@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::games::lanes::LANES;
-use crate::games::{Action, Game, Outcome};
+use crate::games::{Action, Game, Outcome, Turn};
 
 /// A game of a batch, and its item in an array.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,9 @@ pub trait GameBatch: Send {
 
     /// The player to move in a game.
     fn player(&self, at: usize) -> usize;
+
+    /// The place of a game's state in the episodes of its player and of the game.
+    fn turn(&self, at: usize) -> Turn;
 
     /// The reward of a player for a step with this outcome.
     fn reward(&self, at: usize, outcome: Outcome, player: usize) -> f32;
@@ -80,6 +83,10 @@ impl<G: Game> GameBatch for Vec<G> {
 
     fn player(&self, at: usize) -> usize {
         self[at].player()
+    }
+
+    fn turn(&self, at: usize) -> Turn {
+        self[at].turn()
     }
 
     fn reward(&self, at: usize, outcome: Outcome, player: usize) -> f32 {

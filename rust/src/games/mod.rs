@@ -41,6 +41,8 @@ pub struct GameSpec {
     /// its timeout, and do not wait for each other. Games that are always slow are recognised without this, but those of one
     /// shard step one after the other.
     pub blocking: bool,
+    /// Players have episodes of their own, which may end while the game goes on: see [`Game::turn`].
+    pub has_agents: bool,
 }
 
 impl GameSpec {
@@ -53,6 +55,7 @@ impl GameSpec {
             players: vec!["player".into()],
             max_steps: u64::MAX,
             blocking: false,
+            has_agents: false,
         }
     }
 
@@ -67,7 +70,12 @@ pub fn float32(shape: &[usize]) -> FieldSpec {
     FieldSpec::new("<f4", 4, shape)
 }
 
-/// A key of uint8: an image, a board, a mask.
+/// A key of int8: a mask, as `Space.sample` of Gymnasium takes it.
+pub fn int8(shape: &[usize]) -> FieldSpec {
+    FieldSpec::new("|i1", 1, shape)
+}
+
+/// A key of uint8: an image, a board.
 pub fn uint8(shape: &[usize]) -> FieldSpec {
     FieldSpec::new("|u1", 1, shape)
 }
@@ -91,6 +99,18 @@ pub struct Outcome {
     pub terminated: bool,
     /// The episode is truncated in the new state; never together with `terminated`.
     pub truncated: bool,
+}
+
+/// The place of a state in the episodes of its player and of its game, in a game with [`GameSpec::has_agents`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Turn {
+    /// The player, as a position in [`GameSpec::players`]. The outcome that leads to the state is that of this player alone:
+    /// its reward since its last state, and the end of its episode.
+    pub player: usize,
+    /// The player's states before this one, since its episode began.
+    pub seq: i32,
+    /// The game's episode is over, and so are those of all players.
+    pub over: bool,
 }
 
 /// The bytes of an action, of the dtype in [`GameSpec::action`].
@@ -162,6 +182,11 @@ pub trait Game: Send {
         0
     }
 
+    /// The place of the state in the episodes of its player and of the game. Only of use with [`GameSpec::has_agents`].
+    fn turn(&self) -> Turn {
+        Turn::default()
+    }
+
     /// The reward of a player for a step with this outcome. [`Outcome::reward`] is that of the player that took the step;
     /// games that reward others differently override this.
     fn reward(&self, outcome: Outcome, _player: usize) -> f32 {
@@ -184,6 +209,10 @@ impl<G: Game + ?Sized> Game for Box<G> {
 
     fn player(&self) -> usize {
         (**self).player()
+    }
+
+    fn turn(&self) -> Turn {
+        (**self).turn()
     }
 
     fn reward(&self, outcome: Outcome, player: usize) -> f32 {

@@ -86,6 +86,7 @@ pub struct GameArg<'py> {
     action: (Bound<'py, PyAny>, Vec<usize>),
     num_action: usize,
     players: Vec<String>,
+    has_agents: bool,
     files: Vec<Option<i32>>,
 }
 
@@ -114,6 +115,7 @@ impl GameArg<'_> {
             players: self.players,
             max_steps: u64::MAX,
             blocking: false,
+            has_agents: self.has_agents,
         };
         Ok((spec, files, StepTensors { action, keys }))
     }

@@ -42,8 +42,17 @@ impl CollectorContext {
         let memory = TensorMemory::new(py, step_buffer.memory())?;
         let plain = |code: &str| Ok::<_, PyErr>(PyArrayDescr::new(py, code)?.unbind());
         let (int, float, byte) = (plain("i8")?, plain("f8")?, plain("u1")?);
+        let short = plain("i4")?;
         let of = |tensor: &'a TensorSpec| (&tensor.dtype, &tensor.spec.shape[..]);
-        let fixed = [(&int, &[][..]), (&int, &[]), of(action), (&float, &[]), (&byte, &[])];
+        let fixed = [
+            (&int, &[][..]),
+            (&int, &[]),
+            of(action),
+            (&float, &[]),
+            (&byte, &[]),
+            (&short, &[]),
+            (&short, &[]),
+        ];
         let arrays = PyList::empty(py);
         for (part, (dtype, shape)) in fixed.into_iter().chain(keys.iter().map(of)).enumerate() {
             arrays.append(array(&memory, part, dtype, shape)?)?;

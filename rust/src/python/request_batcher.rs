@@ -44,7 +44,7 @@ impl TensorSpec {
     fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         let py = value.py();
         let arguments = (&self.name, value, &self.dtype, PyTuple::new(py, &self.spec.shape)?);
-        let array = call_python!(py, "cogrs.collector.convert", "convert", arguments)?;
+        let array = call_python!(py, "cogrs.conversion", "convert", arguments)?;
         Ok(ValueBytes::Array(array.cast_into::<PyUntypedArray>()?))
     }
 }

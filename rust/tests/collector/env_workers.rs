@@ -8,7 +8,7 @@ use cogrs::collector::description::Collector;
 use cogrs::collector::failure_policy::OnError;
 use cogrs::collector::step_buffer::Report;
 use cogrs::error::Result;
-use cogrs::games::{Action, Game, Outcome};
+use cogrs::games::{Action, Game, GameSpec, Outcome};
 
 use crate::run::{Run, options};
 use crate::scripted_game::{Log, actor, optimizer, spec};
@@ -18,7 +18,8 @@ const GAME: usize = 0;
 const SEED: usize = 1;
 const REWARD: usize = 3;
 const END: usize = 4;
-const S: usize = 5;
+const PLAYER: usize = 5;
+const S: usize = 7;
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_millis(20)
@@ -191,6 +192,34 @@ fn unknown_end_in_a_report_fails_the_game() {
     let error = context.wait(None, None).unwrap_err().to_string();
     assert_eq!(error, "game 0: its env worker reported end 3, expected 0, 1 or 2");
     assert_eq!(context.failed_game(), Some(0));
+}
+
+/// The error after a report of this end and player, of a game whose two players have episodes of their own.
+fn reported(end: u8, player: i32) -> Option<String> {
+    let spec = GameSpec { has_agents: true, ..spec(2) };
+    let context = Context::with_env_workers(&spec, vec![actor(1)], options(1, 1), &[None]).unwrap();
+    context.start().unwrap();
+    assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
+    let memory = context.step_buffers()[0].memory();
+    memory.write(END, 0, 0, &[end]);
+    memory.write(PLAYER, 0, 0, &player.to_ne_bytes());
+    context.play(0, Report { begun: 1, ..Report::default() }, soon()).unwrap();
+    context.wait(None, Some(soon())).err().map(|error| error.to_string())
+}
+
+#[test]
+fn end_of_a_player_whose_game_goes_on_is_known_and_an_unknown_player_fails_the_game() {
+    for (end, player) in [(0, 0), (2, 1), (4, 0), (5, 1), (6, 0)] {
+        assert_eq!(reported(end, player), None);
+    }
+    for player in [-1, 2] {
+        let text = format!("game 0: its env worker reported player {player}, expected 0 to 1");
+        assert_eq!(reported(0, player), Some(text));
+    }
+    for end in [3, 7, 8] {
+        let text = format!("game 0: its env worker reported end {end}, expected 0, 1 or 2");
+        assert_eq!(reported(end, 0), Some(text));
+    }
 }
 
 #[test]

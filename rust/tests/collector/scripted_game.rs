@@ -70,6 +70,7 @@ pub fn spec(players: usize) -> GameSpec {
         players: ["white", "black"][..players].iter().map(ToString::to_string).collect(),
         max_steps: u64::MAX,
         blocking: false,
+        has_agents: false,
     }
 }
 

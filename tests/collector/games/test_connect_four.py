@@ -76,6 +76,7 @@ def test_each_side_is_asked_in_its_turn_alone(match: Match) -> None:
 
 
 def test_collector_without_a_name_sees_all_states_and_the_mover_s_reward(match: Match) -> None:
+    choices = pytest.importorskip("gymnasium.spaces").Discrete(7)
     for history in match.heard["all"]:
         first, second = history["seq"]
         if history["terminal"][0]:
@@ -86,6 +87,8 @@ def test_collector_without_a_name_sees_all_states_and_the_mover_s_reward(match: 
         assert second == first + 1
         column = history["a"][0]
         assert history["action_mask"][0][column] == 1
+        # The mask is one that `Space.sample` takes.
+        assert history["action_mask"][0][choices.sample(mask=history["action_mask"][0])] == 1
         before, after = history["s"]
         # The board turns round for the other player, with one disc more.
         dropped = after[1].astype(int) - before[0]

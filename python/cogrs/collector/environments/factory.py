@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cogrs.collector.environments.agent_game import agent_game
 from cogrs.optional_dependency import import_optional
 from cogrs.suggest import misspelt
 
@@ -110,10 +111,12 @@ class Factories:
     Attributes:
         factories: These.
         count: The number of environments that they are for; None if it is free.
+        of_agents: Whether the environments are PettingZoo's; they are made as `AgentGame`.
     """
 
     factories: tuple[Factory, ...]
     count: int | None = None
+    of_agents: bool = False
 
     @classmethod
     def of(
@@ -122,6 +125,8 @@ class Factories:
         options: Mapping[str, Any] | None = None,
         known: tuple[str, ...] = (),
         each_options: Any = None,
+        *,
+        of_agents: bool = False,
     ) -> Factories:
         """Return the factories of a source, or of a sequence of sources.
 
@@ -131,10 +136,12 @@ class Factories:
             known: As for Factory.
             each_options: More keyword arguments, as a mapping for all, or a sequence of mappings
                 for one environment each.
+            of_agents: Whether the environments are PettingZoo's; a source cannot be an id then.
 
         Raises:
             TypeError: A source or options of the wrong type.
-            ValueError: A sequence is empty, or the two sequences differ in length.
+            ValueError: A sequence is empty, the two sequences differ in length, or a source is an
+                id of PettingZoo.
         """
         given = {"env": listed(source), "env_kwargs": listed(each_options)}
         lengths = {name: len(each) for name, each in given.items() if each is not None}
@@ -155,7 +162,13 @@ class Factories:
         factories = (
             Factory(one, {**(options or {}), **(each or {})}, known) for one, each in pairs
         )
-        return cls(tuple(factories), count)
+        made = cls(tuple(factories), count, of_agents)
+        for factory in made.factories if of_agents else ():
+            if isinstance(factory.source, str) and not _IMPORTABLE.fullmatch(factory.source):
+                expected = "a function, or 'package.module:function'"
+                hint = f'pettingzoo.make, env_type="parallel", id={factory.source!r}'
+                raise ValueError(f"env: expected {expected}; for an id of PettingZoo {hint}")
+        return made
 
     @property
     def name(self) -> str:
@@ -164,7 +177,8 @@ class Factories:
 
     def make(self, number: int) -> Any:
         """Create the environment of this number."""
-        return self.factories[0 if self.count is None else number].make(number)
+        env = self.factories[0 if self.count is None else number].make(number)
+        return agent_game(env) if self.of_agents else env
 
     def check_count(self, name: str, number: int) -> None:
         """Refuse another number of environments, the argument `name`, by a ValueError."""
@@ -175,13 +189,14 @@ class Factories:
 
     def as_json(self) -> str:
         """Return it as text for another process; errors as of `Factory.described`."""
-        return json.dumps([self.count, [factory.described() for factory in self.factories]])
+        described = [factory.described() for factory in self.factories]
+        return json.dumps([self.count, self.of_agents, described])
 
     @classmethod
     def from_json(cls, text: str) -> Factories:
         """Create it from the result of `as_json`."""
-        count, factories = json.loads(text)
-        return cls(tuple(Factory(**each) for each in factories), count)
+        count, of_agents, factories = json.loads(text)
+        return cls(tuple(Factory(**each) for each in factories), count, of_agents)
 
 
 def listed(given: Any) -> list[Any] | None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
+from cogrs.conversion import convert
 
 Batcher = Callable[[Sequence[Any]], Any]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cogrs.arrays import refuse_mask
+from cogrs.conversion import convert
 from cogrs.shown import shown
 
 
@@ -25,6 +26,22 @@ def outcome_of(reward: Any, terminated: Any, truncated: Any) -> tuple[float, int
     if type(truncated) is not bool:
         truncated = flag_of("truncated", truncated)
     return reward, 1 if terminated else 2 if truncated else 0
+
+
+def reward_of(reward: Any, shape: tuple[int, ...]) -> Any:
+    """Return a reward as a float, or as a float64 array of this shape in memory of its own.
+
+    Raises:
+        ValueError, TypeError: As `number_of`, or the array has another shape or kind of numbers.
+    """
+    if not shape:
+        return number_of("reward", reward)
+    if np.ndim(reward) == 0:
+        raise ValueError(
+            f"reward: expected an array of shape {shape}, as reward_space says, got a number: a "
+            "wrapper that makes rewards numbers has to set its reward_space to None"
+        )
+    return convert("reward", reward, np.dtype(np.float64), shape).copy()
 
 
 def number_of(name: str, value: Any) -> float:

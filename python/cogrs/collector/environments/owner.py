@@ -6,6 +6,7 @@ Another thread hands a thread its jobs by a queue, and waits for each at the job
 from __future__ import annotations
 
 import threading
+import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +45,18 @@ class Job:
             self._done = True
             self._doing.release()
 
-    def wait(self) -> None:
-        """Wait until the call was made."""
+    def wait(self, end: float | None = None) -> bool:
+        """Wait until the call was made, or until a time of `time.monotonic`; return whether it was.
+
+        It may have been made by this time all the same.
+        """
         # In slices: a signal that comes just before the thread sleeps does not wake it.
         while not self._done:
-            self._doing.acquire(timeout=_SLICE)
+            left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+            if left <= 0:
+                return self._done
+            self._doing.acquire(timeout=left)
+        return True
 
     def result(self) -> Any:
         """Wait, then return the result of the call, or raise its error."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.environments.observations import batcher_of
 from cogrs.collector.environments.remote import RemoteEnvs
 from cogrs.collector.environments.serial import SerialEnvs
 from cogrs.collector.environments.threaded import ThreadedEnvs
 from cogrs.collector.environments.vector_description import EnvMaker
+from cogrs.conversion import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +46,11 @@ class PythonVector:
         processes: int,
         same_step: bool,
         restarts: Restarts,
+        timeout: float | None = None,
     ) -> None:
         """Make the environments, in the order of their numbers.
+
+        With a `timeout` they are moved by threads of their own, or processes.
 
         Raises:
             TypeError: A factory made something other than an environment with spaces.
@@ -60,13 +63,22 @@ class PythonVector:
         def share(numbers: range) -> SerialEnvs | RemoteEnvs:
             if processes:
                 return RemoteEnvs(
-                    factories, description, numbers, same_step=same_step, restarts=restarts
+                    factories,
+                    description,
+                    numbers,
+                    same_step=same_step,
+                    restarts=restarts,
+                    timeout=timeout,
                 )
             return SerialEnvs(make, numbers, same_step=same_step, restarts=restarts)
 
-        threads = min(processes or num_threads, count)
-        alone = threads < 2 and not processes
-        self._moved = share(range(count)) if alone else ThreadedEnvs(share, count, threads)
+        threads = min(processes or num_threads or 1, count)
+        if threads == 1 and not processes and timeout is None:
+            self._moved: SerialEnvs | RemoteEnvs | ThreadedEnvs = share(range(count))
+        else:
+            # A process that hangs is ended, so that the thread that talks to it returns.
+            limit = None if processes else timeout
+            self._moved = ThreadedEnvs(share, count, threads, limit)
         try:
             for at in range(count):
                 self._moved.make(at)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import mmap
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 from gymnasium import error as gymnasium_error
 
 from cogrs.collector.environments.portable import from_bytes, to_bytes
@@ -13,9 +15,10 @@ from cogrs.collector.environments.worker_process import (
     RemoteError,
     SharedMemory,
     WorkerDiedError,
+    WorkerHungError,
     WorkerProcess,
 )
-from cogrs.collector.game_error import GameError
+from cogrs.collector.game_error import GameError, GameTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,8 +53,9 @@ class RemoteEnvs:
         *,
         same_step: bool,
         restarts: Restarts,
+        timeout: float | None = None,
     ) -> None:
-        """Start the process.
+        """Start the process; `timeout` are the seconds that a call may take, None for any time.
 
         Raises:
             ValueError: Another process cannot import a factory.
@@ -61,6 +65,7 @@ class RemoteEnvs:
         self._numbers = numbers
         self._same_step = same_step
         self._restarts = restarts
+        self._timeout = timeout
         self._shown: list[Any] = [None] * len(numbers)
         self._setup = [
             factories.as_json(),
@@ -86,17 +91,28 @@ class RemoteEnvs:
         return self._process
 
     def _ask(self, name: str, *args: Any) -> Any:
-        """Make a call in the process; WorkerDiedError if it ends meanwhile."""
+        """Make a call in the process; WorkerDiedError if it ends meanwhile, or hangs."""
         try:
             request = framed(to_bytes([name, list(args)]))
         except TypeError as error:
             raise TypeError(f"processes: {name}: {error}") from None
         try:
+            if self._process is None and name != "starting":
+                self._ask("starting")  # The start of a new process takes as long as it does.
             process = self._running()
             process.send(request)
             answer = bytearray()
+            limited = self._timeout is not None and name not in ("make", "starting")
+            end = time.monotonic() + (self._timeout or 0.0) if limited else None
             while len(answer) < 8 or len(answer) < 8 + int.from_bytes(answer[:8], "little"):
-                answer += process.receive(limit=_CHUNK)
+                answer += process.receive(end, _CHUNK)
+        except TimeoutError:
+            process.kill()
+            process.end(0.0)
+            self._process = None
+            raise WorkerHungError(
+                f"did not return within {self._timeout} s, and its worker process was ended"
+            ) from None
         except WorkerDiedError:
             if self._process is not None:
                 self._process.end(0.0)
@@ -112,6 +128,8 @@ class RemoteEnvs:
         number = max(self._moving[0], self._numbers.start)
         if not self._restarts.take(number, error):
             note = self._restarts.note(number)
+            if isinstance(error, WorkerHungError):
+                raise GameTimeoutError(f"environment {number} {error}{note}", number) from error
             raise GameError(f"environment {number}: {error}{note}", number) from error
 
     def make(self, at: int) -> None:
@@ -151,8 +169,9 @@ class RemoteEnvs:
         if self._same_step:
             final = [{"final_obs": each, "final_info": {}} for each in last]
             infos = tuple({**each, **info} for each, info in zip(final, infos, strict=True))
-        count = len(self._numbers)
-        return list(shown), [0.0] * count, [False] * count, [True] * count, list(infos)
+        count, shape = len(self._numbers), self._description.reward_shape
+        rewards = [np.zeros(shape) if shape else 0.0] * count
+        return list(shown), rewards, [False] * count, [True] * count, list(infos)
 
     def cut_short(self, at: int, error: Exception) -> Step:
         """See `SerialEnvs`."""
@@ -181,9 +200,14 @@ class RemoteEnvs:
         """See `SerialEnvs`."""
         return self._ask("render")  # type: ignore[no-any-return]
 
+    def busy(self) -> int | None:
+        """Return the number of the environment that moves; None if all rest."""
+        return None if self._moving[0] < 0 else self._moving[0]
+
     def doing(self) -> str:
         """Name the environment that moves, if one does."""
-        return f"environment {self._moving[0]}" if self._moving[0] >= 0 else ""
+        number = self.busy()
+        return "" if number is None else f"environment {number}"
 
     def abandon(self) -> None:
         """Kill the process; any thread may do so."""

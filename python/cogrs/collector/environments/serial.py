@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cogrs.collector.environments.env_api import attribute_of, close_env, error_line, set_attribute
-from cogrs.collector.environments.outcome import flag_of, number_of
+from cogrs.collector.environments.env_api import (
+    attribute_of,
+    close_env,
+    error_line,
+    set_attribute,
+)
+from cogrs.collector.environments.outcome import flag_of, reward_of
 from cogrs.collector.environments.restarts import Restarts
 from cogrs.collector.game_error import GameError
+from cogrs.spaces import reward_shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,10 +71,15 @@ class SerialEnvs:
         self._begins: dict[int, Begin] = {}
         self._shown: list[Any] = [None] * len(numbers)
         self._results: list[Any] = list(self._shown)
+        self._reward_shape: tuple[int, ...] = ()
+        self._no_reward: Any = 0.0
 
     def make(self, at: int) -> None:
         """Make an environment, by its position here."""
-        self.envs[at] = self._make(self._numbers[at])
+        env = self.envs[at] = self._make(self._numbers[at])
+        shape = reward_shape_of(env)
+        if shape:
+            self._reward_shape, self._no_reward = shape, np.zeros(shape)
 
     def reset(self, begins: Mapping[int, Begin]) -> list[tuple[Any, dict[str, Any]]]:
         """Start episodes, in these environments by number.
@@ -147,7 +158,7 @@ class SerialEnvs:
         shown, info = self._restarted(at, error)
         if self._same_step:
             info = {"final_obs": last, "final_info": {}, **info}
-        return shown, 0.0, False, True, info
+        return shown, self._no_reward, False, True, info
 
     def _restarted(self, at: int, error: BaseException) -> tuple[Any, dict[str, Any]]:
         """Return the first state of a new environment; raise the error after the last restart."""
@@ -168,6 +179,7 @@ class SerialEnvs:
         else:
             flags = {*map(type, terminated), *map(type, truncated)}
             plain = flags <= _FLAGS and _FLOATS.issuperset(map(type, rewards))
+            plain = plain and not self._reward_shape
         if not plain:
             columns = zip(*self._checked(results), strict=True)
             shown, rewards, terminated, truncated, infos = columns
@@ -184,7 +196,7 @@ class SerialEnvs:
             try:
                 shown, reward, terminated, truncated, info = result
                 flags = flag_of("terminated", terminated), flag_of("truncated", truncated)
-                checked.append((shown, number_of("reward", reward), *flags, info))
+                checked.append((shown, reward_of(reward, self._reward_shape), *flags, info))
             except Exception as error:
                 at = len(checked)
                 try:
@@ -211,7 +223,7 @@ class SerialEnvs:
 
     def _begin_instead(self, at: int, _action: Any) -> Step:
         shown, info = self._begin_again(at)
-        return shown, 0.0, False, False, info
+        return shown, self._no_reward, False, False, info
 
     def _begin(self, at: int) -> tuple[Any, dict[str, Any]]:
         if self.envs[at] is None:
@@ -237,7 +249,7 @@ class SerialEnvs:
         shown, reward, terminated, truncated, info = result
         if not (flag_of("terminated", terminated) or flag_of("truncated", truncated)):
             return result
-        reward = number_of("reward", reward)
+        reward = reward_of(reward, self._reward_shape)
         # The environment may use its memory again.
         final = {"final_obs": deepcopy(shown), "final_info": info}
         first, first_info = self._begin_again(at)
@@ -281,10 +293,15 @@ class SerialEnvs:
             self.make(at)
         return self.envs[at]
 
+    def busy(self) -> int | None:
+        """Return the number of the environment that moves; None if that is not known."""
+        at = len(self._results)
+        return self._numbers[at] if at < len(self._numbers) else None
+
     def doing(self) -> str:
         """Name the environment that moves."""
-        at = len(self._results)
-        return f"environment {self._numbers[at]}" if at < len(self._numbers) else "an environment"
+        number = self.busy()
+        return "an environment" if number is None else f"environment {number}"
 
     def render(self) -> list[Any]:
         """Return the frames of each, None for one that is to be made."""

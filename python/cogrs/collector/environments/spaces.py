@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import operator
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +11,21 @@ import numpy as np
 
 from cogrs.action_mask import ACTION_MASK, MaskLayout
 from cogrs.collector.description import RESERVED, GameSpec
+from cogrs.collector.environments.agent_game import AgentGame
 from cogrs.collector.environments.env_api import check_env
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
-from cogrs.spaces import array_of, parts_of
-from cogrs.validation import check_named
+from cogrs.info_key import InfoKey, info_keys_of
+from cogrs.spaces import array_of, parts_of, reward_shape_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
+
+
+PLAYER = "player"
+"""The key of the number of the agent that a state is for; the name of the only player."""
 
 
 @dataclass(frozen=True)
@@ -40,32 +45,6 @@ class ObservationPart:
     dtype: str
     shape: tuple[int, ...]
     is_text: bool = False
-
-
-@dataclass(frozen=True)
-class InfoKey:
-    """A value of infos that a batch shows; zeros where infos do not have it.
-
-    Attributes:
-        key: Its key in a batch, and in infos; dots lead into nested infos.
-        dtype: The dtype's text.
-        shape: Its shape.
-    """
-
-    key: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def find(self, info: Mapping[str, Any]) -> Any:
-        """Return the value in infos, None without one."""
-        if self.key in info:
-            return info[self.key]
-        found: Any = info
-        for name in self.key.split("."):
-            if not isinstance(found, Mapping) or name not in found:
-                return None
-            found = found[name]
-        return found
 
 
 @dataclass(frozen=True)
@@ -91,6 +70,8 @@ class EnvSpaces:
     count: int = 0
     mask: MaskLayout | None = None
     infos: tuple[InfoKey, ...] = ()
+    reward_shape: tuple[int, ...] = ()
+    agents: tuple[str, ...] = ()
 
     def game_spec(self) -> GameSpec:
         """Return keys and action of a game that is such an environment."""
@@ -98,8 +79,22 @@ class EnvSpaces:
         if self.mask is not None:
             keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
         keys |= {info.key: (dtype_of(info.dtype), info.shape) for info in self.infos}
-        action = (dtype_of(self.dtype), self.shape)
-        return GameSpec(keys, action, self.num_action, ("player",))
+        if self.agents:
+            keys[PLAYER] = (np.dtype(np.int32), ())
+        return GameSpec(
+            keys,
+            (dtype_of(self.dtype), self.shape),
+            self.num_action,
+            self.agents or (PLAYER,),
+            has_agents=bool(self.agents),
+            reward_shape=self.reward_shape,
+        )
+
+    def rows(self, name: str) -> tuple[Any, ...]:
+        """Return what makes the rows of a batch: of "observation_space" or "action_space"."""
+        if name == "observation_space":
+            return self.parts
+        return self.dtype, self.shape, self.num_action, 0 if self.mask is None else self.mask.size
 
     def with_infos(self, info_keys: Mapping[str, Any]) -> EnvSpaces:
         """Return the same with these values of infos: a dtype by key, or dtype and shape.
@@ -108,16 +103,13 @@ class EnvSpaces:
             TypeError: `info_keys` is not a mapping from names to these.
             ValueError: A key is reserved, or a part of the observation.
         """
-        check_named("info_keys", info_keys)
-        taken = {ACTION_MASK, *(part.key for part in self.parts)}
-        infos = []
-        for key, given in info_keys.items():
-            if key in RESERVED or key in taken or key.startswith("_"):
-                raise ValueError(
-                    f"info_keys: {key!r} has another meaning in a batch, rename it by a wrapper"
-                )
-            infos.append(_info_key(key, given))
-        return replace(self, infos=tuple(infos))
+        taken = {*RESERVED, ACTION_MASK, *(part.key for part in self.parts)}
+        taken |= {PLAYER} if self.agents else set()
+
+        def is_taken(key: str) -> bool:
+            return key in taken or key.startswith("_")
+
+        return replace(self, infos=info_keys_of(info_keys, is_taken, "in a batch"))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
         """Return an error text for each row whose action is not in a space of numbers."""
@@ -144,8 +136,9 @@ class EnvSpaces:
         )
         mask = given.pop("mask")
         layout = None if mask is None else MaskLayout.from_json(mask)
-        shape = tuple(given.pop("shape"))
-        return cls(tuple(parts), shape=shape, mask=layout, infos=infos, **given)
+        for name in ("shape", "reward_shape", "agents"):
+            given[name] = tuple(given[name])
+        return cls(tuple(parts), mask=layout, infos=infos, **given)
 
 
 def spaces_of(env: Any) -> EnvSpaces:
@@ -153,17 +146,46 @@ def spaces_of(env: Any) -> EnvSpaces:
 
     Raises:
         TypeError: It is not an environment, or a space does not consist of arrays.
-        ValueError: A part of the observation space has a reserved key, or that of another part.
+        ValueError: A part of the observation space has a reserved key, or that of another part; or
+            the spaces of two agents differ.
     """
+    if isinstance(env, AgentGame):
+        return _spaces_of_agents(env)
     check_env(env)
-    parts = _parts(env.observation_space, ())
+    found = _spaces_of(env.observation_space, env.action_space)
+    return replace(found, reward_shape=reward_shape_of(env))
+
+
+def _spaces_of(observation_space: Any, action_space: Any, *more_reserved: str) -> EnvSpaces:
+    parts = _parts(observation_space, ())
     _refuse_collisions(parts)
     for part in parts:
-        if part.key in RESERVED or part.key.startswith("_"):
+        if part.key in RESERVED or part.key.startswith("_") or part.key in more_reserved:
             raise ValueError(
                 f"observation_space: {part.key!r} has another meaning in a batch: rename that part"
             )
-    return EnvSpaces(tuple(parts), **_action(env.action_space))
+    return EnvSpaces(tuple(parts), **_action(action_space))
+
+
+def _spaces_of_agents(game: AgentGame) -> EnvSpaces:
+    """Return the spaces of all agents, which are arrays of the same dtypes and shapes."""
+    env, found = game.env, []
+    for agent in game.agents:
+        try:
+            found.append(_spaces_of(env.observation_space(agent), env.action_space(agent), PLAYER))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"agent {agent!r}: {error}") from error
+    first = found[0]
+    for name in ("observation_space", "action_space"):
+        for agent, each in zip(game.agents, found, strict=True):
+            if each.rows(name) != first.rows(name):
+                spaces = f"{getattr(env, name)(game.agents[0])}, got {getattr(env, name)(agent)}"
+                raise ValueError(
+                    f"{name}: expected arrays as of agent {game.agents[0]!r}, {spaces} of "
+                    f"{agent!r}: a wrapper can pad them, such as those of SuperSuit"
+                )
+    # Each agent's numbers are checked by the game.
+    return replace(first, start=0, count=0, agents=game.names, reward_shape=reward_shape_of(env))
 
 
 def _parts(space: Any, path: tuple[str | int, ...]) -> list[ObservationPart]:
@@ -180,19 +202,6 @@ def _parts(space: Any, path: tuple[str | int, ...]) -> list[ObservationPart]:
     except TypeError as error:
         raise TypeError(f"{error}; a wrapper can encode it as arrays") from None
     return [ObservationPart(key, path, dtype_text(dtype), shape)]
-
-
-def _info_key(key: str, given: Any) -> InfoKey:
-    pair = given if isinstance(given, tuple) and len(given) == 2 else (given, ())
-    try:
-        dtype, shape = np.dtype(pair[0]), tuple(map(operator.index, pair[1]))
-    except TypeError:
-        expected = "a dtype, or a pair of a dtype and a shape"
-        raise TypeError(f"info_keys: expected {expected} for {key!r}, got {given!r}") from None
-    if dtype.kind not in "biuf" or min(shape, default=0) < 0:
-        expected = "a dtype of numbers or bool, and a shape of integers >= 0"
-        raise ValueError(f"info_keys: expected {expected} for {key!r}, got {given!r}")
-    return InfoKey(key, dtype_text(dtype), shape)
 
 
 def _refuse_collisions(parts: list[ObservationPart]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cogrs.action_mask import ACTION_MASK
-from cogrs.collector.convert import convert
+from cogrs.collector.description import REWARDS
+from cogrs.collector.environments.outcome import reward_of
+from cogrs.conversion import convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +23,15 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 
+OWN_ARRAYS = 7
+"""Arrays of a step buffer beside those of keys."""
+
+OWN_BYTES = 8 + 8 + 8 + 1 + 4 + 4
+"""Bytes of a row in these, without the action."""
+
+GOES_ON = 4
+
+
 @dataclass(frozen=True)
 class StepBuffer:
     """Arrays that an env worker shares with the core; row k belongs to the k-th game to move.
@@ -29,7 +41,10 @@ class StepBuffer:
         seeds: int64: the seed of the episode to begin, or -1 for a step.
         actions: The actions to take.
         rewards: float64: the rewards of those actions.
-        ends: uint8: 0 not over, 1 terminated, 2 truncated.
+        ends: uint8: 0 not over, 1 terminated, 2 truncated; `GOES_ON` more where only the episode of
+            the row's player is over.
+        players: int32: the agents that the rows are for, by number.
+        seqs: int32: states of this agent before this one.
         keys: The parts of the states, by key.
     """
 
@@ -38,13 +53,16 @@ class StepBuffer:
     actions: Array
     rewards: Array
     ends: Array
+    players: Array
+    seqs: Array
     keys: Mapping[str, Array]
 
     @classmethod
     def of(cls, arrays: Sequence[Array], keys: Sequence[str]) -> StepBuffer:
         """Return a step buffer over the core's arrays, those of these keys last."""
-        games, seeds, actions, rewards, ends, *shown = arrays
-        return cls(games, seeds, actions, rewards, ends, dict(zip(keys, shown, strict=True)))
+        games, seeds, actions, rewards, ends, players, seqs = arrays[:OWN_ARRAYS]
+        shown = dict(zip(keys, arrays[OWN_ARRAYS:], strict=True))
+        return cls(games, seeds, actions, rewards, ends, players, seqs, shown)
 
 
 class ObservationWriter:
@@ -66,6 +84,10 @@ class ObservationWriter:
             for info in spaces.infos
             if info.key in keys
         ]
+        # Writes a reward that is a vector, None for zeros, and returns a number in its place. None
+        # where rewards are numbers.
+        shape = spaces.reward_shape
+        self.pay = partial(_pay, keys.get(REWARDS), shape) if shape else None
         shown = {part.key for part in spaces.parts}
         self._mask = keys.get(ACTION_MASK) if ACTION_MASK not in shown else None
         self._mask_layout = spaces.mask
@@ -86,6 +108,13 @@ class ObservationWriter:
                 array[row] = 0
             else:
                 write(row, value, info)
+
+
+def _pay(array: Array | None, shape: tuple[int, ...], row: int, reward: Any) -> float:
+    vector = 0 if reward is None else reward_of(reward, shape)
+    if array is not None:
+        array[row] = vector
+    return 0.0
 
 
 def _text_writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cogrs.collector.environments.env_api import close_env, error_line
 from cogrs.collector.environments.outcome import outcome_of
-from cogrs.collector.environments.step_buffer import ObservationWriter
+from cogrs.collector.environments.spaces import PLAYER
+from cogrs.collector.environments.step_buffer import GOES_ON, ObservationWriter
 
 if TYPE_CHECKING:
+    from cogrs.collector.environments.agent_game import AgentGame
     from cogrs.collector.environments.factory import Factories
     from cogrs.collector.environments.query import QueryFactory
     from cogrs.collector.environments.spaces import EnvSpaces
@@ -85,13 +87,16 @@ class LocalStepper:
         self._envs: dict[int, Any] = {}
         # Errors of environments that could not be made.
         self._unmade: dict[int, BaseException] = {}
-        self._show = ObservationWriter(spaces, step_buffer.keys).show
+        writer = ObservationWriter(spaces, step_buffer.keys)
+        self._show, self._pay = writer.show, writer.pay
         self.progress = [0, 0]
         self.failures: list[Failure] = []
         self._games: list[int] = []
         self._seeds: list[int] = []
         self._rewards: list[float] = []
         self._ends: list[int] = []
+        self._players: list[int] = []
+        self._seqs: list[int] = []
         self._making: int | None = None
         self._closing: int | None = None
         self._halted = False
@@ -142,6 +147,8 @@ class LocalStepper:
         seeds = self._seeds = step_buffer.seeds[:count].tolist()
         rewards = self._rewards = [0.0] * count
         ends = self._ends = [0] * count
+        self._players, self._seqs = [0] * count, [0] * count
+        pay, of_agents = self._pay, bool(spaces.agents)
         # A copy: an environment may keep its action, and the step buffer is written again.
         actions = step_buffer.actions[:count].copy()
         illegal = spaces.illegal(actions)
@@ -159,7 +166,11 @@ class LocalStepper:
                         raise ValueError(illegal[row])
                     shown, reward, terminated, truncated, info = envs[game].step(listed[row])
                     show(row, shown, info)
+                    if pay is not None:
+                        reward = pay(row, reward)
                     rewards[row], ends[row] = outcome_of(reward, terminated, truncated)
+                if of_agents:
+                    self._note_turn(row, envs[game])
             except BaseException as error:
                 if inline and isinstance(error, KeyboardInterrupt):
                     raise
@@ -174,6 +185,11 @@ class LocalStepper:
         step_buffer = self._step_buffer
         step_buffer.rewards[:begun] = self._rewards[:begun]
         step_buffer.ends[:begun] = self._ends[:begun]
+        if self._spaces.agents:
+            step_buffer.players[:begun] = self._players[:begun]
+            step_buffer.seqs[:begun] = self._seqs[:begun]
+            if PLAYER in step_buffer.keys:
+                step_buffer.keys[PLAYER][:begun] = self._players[:begun]
         if ended < begun:
             self._give_up(self._games[ended])
 
@@ -189,6 +205,13 @@ class LocalStepper:
             env = self._make(game)
         shown, info = env.reset(seed=seed)
         self._show(row, shown, info)
+        if self._pay is not None:
+            self._pay(row, None)
+
+    def _note_turn(self, row: int, game: AgentGame) -> None:
+        self._players[row], self._seqs[row] = game.player, game.seq
+        if self._ends[row] and game.goes_on:
+            self._ends[row] += GOES_ON
 
     def _give_up(self, game: int) -> None:
         """Close a game's environment: its state is unknown, so the next episode gets a new one."""

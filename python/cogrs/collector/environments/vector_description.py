@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.environments.env_api import check_env, close_env
 from cogrs.collector.environments.factory import gymnasium_module
+from cogrs.spaces import reward_space_of
 
 if TYPE_CHECKING:
     from cogrs.collector.environments.factory import Factories
@@ -18,6 +19,7 @@ class VectorDescription:
         mode: The observation mode.
         observation_space: That of each environment, or the given one.
         action_space: That of each environment.
+        reward_space: That of environment 0 where rewards are vectors, None where they are numbers.
         metadata: That of environment 0.
         render_mode: Likewise.
     """
@@ -43,23 +45,24 @@ class VectorDescription:
         self._known: dict[int, Any] = {}
         self.observation_space: Any = None
         self.action_space: Any = None
+        self.reward_space: Any = None
         self.metadata: dict[str, Any] = {}
         self.render_mode: str | None = None
 
-    def add(self, number: int, about: tuple[Any, Any, Any, Any]) -> None:
-        """Take spaces, metadata and render mode of an environment, as `description_of` has them.
+    def add(self, number: int, about: tuple[Any, Any, Any, Any, Any]) -> None:
+        """Take what `description_of` returns for an environment.
 
         Raises:
             TypeError: They are not spaces of Gymnasium.
             RuntimeError: They do not agree with those of environment 0.
         """
-        observation, action, metadata, render_mode = about
+        observation, action, metadata, render_mode, reward = about
         if self.action_space is None:
             for name, space in (("observation_space", observation), ("action_space", action)):
                 if not isinstance(space, gymnasium_module().spaces.Space):
                     raise TypeError(f"{name}: expected a space of Gymnasium, got {space!r}")
             self.observation_space = observation if self._pair is None else self._pair[1]
-            self.action_space = action
+            self.action_space, self.reward_space = action, reward
             self.metadata, self.render_mode = dict(metadata), render_mode
         self._known[number] = observation
         same = self.mode == "same"
@@ -72,6 +75,13 @@ class VectorDescription:
             self._refuse("observation_space", number, expected, self.observation_space, observation)
         if action != self.action_space:
             self._refuse("action_space", number, "that", self.action_space, action)
+        if getattr(reward, "shape", ()) != self.reward_shape:
+            self._refuse("reward_space", number, "the shape", self.reward_space, reward)
+
+    @property
+    def reward_shape(self) -> tuple[int, ...]:
+        """Shape of the reward of one environment."""
+        return () if self.reward_space is None else tuple(self.reward_space.shape)
 
     def _refuse(self, name: str, number: int, expected: str, first: Any, space: Any) -> None:
         hint = ""
@@ -95,10 +105,10 @@ class VectorDescription:
         return utils.batch_space(self.observation_space, count)
 
 
-def description_of(env: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the spaces of an environment, its metadata and its render mode."""
-    metadata = getattr(env, "metadata", None) or {}
-    return env.observation_space, env.action_space, metadata, getattr(env, "render_mode", None)
+def description_of(env: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return spaces, metadata, render mode, and the space of vector rewards, of an environment."""
+    metadata, mode = getattr(env, "metadata", None) or {}, getattr(env, "render_mode", None)
+    return env.observation_space, env.action_space, metadata, mode, reward_space_of(env)
 
 
 class EnvMaker:

@@ -32,6 +32,10 @@ class WorkerDiedError(RuntimeError):
     """A worker process has ended unexpectedly."""
 
 
+class WorkerHungError(WorkerDiedError):
+    """A worker process was ended because it did not answer in time."""
+
+
 class SharedMemory:
     """Memory shared with workers: an anonymous file.
 

@@ -1,7 +1,7 @@
 """Connect Four for two players, "white" and "black": white begins.
 
 `s` is uint8 (2, 6, 7): the discs of the player that moves, then the other's, from the top row down.
-`action_mask` is uint8 (7,): 1 for columns that are not full; 0 throughout in the last state of an
+`action_mask` is int8 (7,): 1 for columns that are not full; 0 throughout in the last state of an
 episode, which is shown like any other and whose answer is ignored. `player` is int32 (): 0 when
 white moves, 1 when black does. `a` is int64: the column that the disc is dropped into; a full one,
 or another number, ends the run with an error. Four discs in a line win: that action pays 1 and the

@@ -32,7 +32,7 @@ import weakref
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from cogrs.collector.environments.inline import InlineEnvWorker
 from cogrs.collector.environments.process import RemoteStepper
 from cogrs.collector.environments.query import QueryFactory
 from cogrs.collector.environments.spaces import spaces_of
-from cogrs.collector.environments.step_buffer import StepBuffer
+from cogrs.collector.environments.step_buffer import OWN_ARRAYS, OWN_BYTES, StepBuffer
 from cogrs.collector.environments.stepper import LocalStepper
 from cogrs.collector.options import ContextOptions
 from cogrs.dtypes import dtype_text
@@ -104,6 +104,7 @@ class GymnasiumContext(_GameContext):
     """
 
     _options_type = GameOptions
+    _of_agents: ClassVar[bool] = False
     options: GameOptions
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -114,7 +115,7 @@ class GymnasiumContext(_GameContext):
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
         given = {name: kwargs.pop(name, None) for name in _OWN_OPTIONS}
         self._given = {name: value for name, value in given.items() if value is not None}
-        self._factory = Factories.of(makers[0], kwargs, _OWN_OPTIONS)
+        self._factory = Factories.of(makers[0], kwargs, _OWN_OPTIONS, of_agents=self._of_agents)
         self._game = self._factory.name
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []
@@ -167,7 +168,7 @@ class GymnasiumContext(_GameContext):
         assert co is not None
         self._factory.check_count("num_games", co.num_games)
         columns = {tensor.column for each in self.collectors for tensor in each.inputs}
-        self._used = [key for key in self.spec.keys if key in columns]
+        self._used = [key for key in self.spec.columns if key in columns]
         if self.options.processes and co.max_num_threads:
             raise ValueError("max_num_threads: expected 0 for games in other processes")
         number = self.options.processes or co.num_threads or 1
@@ -188,7 +189,7 @@ class GymnasiumContext(_GameContext):
 
     def _core_game(self) -> SimpleNamespace:
         """Return the description of the game that the core reads: only keys that are used."""
-        keys = {key: self.spec.keys[key] for key in self._used}
+        keys = {key: self.spec.columns[key] for key in self._used}
         files: list[int | None] = [None] * self._count
         if self.options.processes:
             files = [stepper.memory.descriptor for stepper in self._resources.steppers]
@@ -197,10 +198,10 @@ class GymnasiumContext(_GameContext):
     def _step_buffer_size(self) -> int:
         """Return enough bytes for a step buffer: each array begins at a multiple of 64."""
         assert self.co is not None
-        fields = [self.spec.keys[key] for key in self._used] + [self.spec.action]
-        row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + 25
+        fields = [self.spec.columns[key] for key in self._used] + [self.spec.action]
+        row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + OWN_BYTES
         games = min(-(-self.co.num_games // self._count), 256)
-        return row * games + 64 * (len(fields) + 5)
+        return row * games + 64 * (len(fields) + OWN_ARRAYS)
 
     def started(self) -> None:
         """See `GameContext`."""

@@ -1,0 +1,142 @@
+"""A step or reset of `VectorEnv` with a timeout, where an environment hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium")
+from gymnasium.error import ResetNeeded  # noqa: E402
+
+from cogrs.collector import GameError, GameTimeoutError, VectorEnv  # noqa: E402
+from tests.collector.build import LIMIT, until  # noqa: E402
+from tests.collector.sample_environments import Free  # noqa: E402
+
+HANGS = 3
+"""The action after which an environment hangs."""
+
+
+class Hanging(Free):
+    """Hangs when it takes `HANGS`, until `released`, or in `reset` with option "hang"."""
+
+    released = threading.Event()
+    made: list[Hanging] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made.append(self)
+
+    def step(self, action: Any) -> Any:
+        if action == HANGS:
+            self.released.wait(LIMIT)
+        return super().step(action)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if (options or {}).get("hang"):
+            self.released.wait(LIMIT)
+        return super().reset(seed=seed)
+
+
+@pytest.fixture
+def hanging() -> Any:
+    """The class with a list and an event of its own, which is set at the end."""
+    made = type("Fresh", (Hanging,), {"released": threading.Event(), "made": []})
+    yield made
+    made.released.set()
+
+
+@pytest.mark.parametrize("num_threads", [0, 1, 2, 3])
+def test_environment_that_hangs_in_a_step_is_named_and_replaced_by_a_reset(
+    hanging: Any, num_threads: int
+) -> None:
+    envs = VectorEnv(hanging, 3, num_threads=num_threads, timeout=1.0)
+    envs.reset(seed=1)
+    with pytest.raises(
+        GameTimeoutError, match=r"environment 1 did not return within 1\.0 s"
+    ) as info:
+        envs.step([0, HANGS, 0])
+    assert info.value.game == 1
+    assert isinstance(info.value, TimeoutError)
+    with pytest.raises(ResetNeeded):
+        envs.step([0, 0, 0])
+    shown, _ = envs.reset(seed=5)
+    assert shown[:, 0].tolist() == [5, 6, 7]
+    assert envs.step([0, 0, 0])[1].tolist() == [1, 1, 1]
+    assert hanging.made[1] not in envs.envs
+    # The old one is closed by its own thread when it comes back.
+    assert not hanging.made[1].closed
+    hanging.released.set()
+    until(lambda: hanging.made[1].closed)
+    envs.close()
+
+
+def test_environment_that_hangs_in_a_reset_is_named(hanging: Any) -> None:
+    envs = VectorEnv(hanging, 2, timeout=1.0)
+    with pytest.raises(GameTimeoutError, match=r"environment 0 did not return within 1\.0 s"):
+        envs.reset(seed=1, options={"hang": True})
+    assert envs.reset(seed=1)[0][:, 0].tolist() == [1, 2]
+    envs.close()
+
+
+def test_two_that_hang_are_both_named(hanging: Any) -> None:
+    envs = VectorEnv(hanging, 2, num_threads=2, timeout=1.0)
+    envs.reset(seed=1)
+    with pytest.raises(GameTimeoutError, match="environment 0, environment 1 did not return"):
+        envs.step([HANGS, HANGS])
+    envs.close()
+
+
+def test_process_that_hangs_is_ended_and_reset_starts_another() -> None:
+    envs = VectorEnv(Hanging, 2, processes=2, timeout=5.0)
+    envs.reset(seed=1)
+    with pytest.raises(
+        GameTimeoutError, match=r"environment 1 did not return within 5\.0 s"
+    ) as info:
+        envs.step([0, HANGS])
+    assert info.value.game == 1
+    assert envs.reset(seed=5)[0][:, 0].tolist() == [5, 6]
+    assert envs.step([0, 0])[1].tolist() == [1, 1]
+    envs.close()
+
+
+def test_process_that_hangs_restarts_with_on_error_restart() -> None:
+    envs = VectorEnv(
+        Hanging, 2, processes=2, timeout=5.0, on_error="restart", max_restarts=1, restart_backoff=0
+    )
+    envs.reset(seed=1)
+    _, rewards, _, truncated, _ = envs.step([0, HANGS])
+    assert (rewards.tolist(), truncated.tolist()) == ([1, 0], [False, True])
+    with pytest.raises(GameError, match=r"environment 1 did not return .* \(after 1 restart\)"):
+        envs.step([0, HANGS])
+    envs.close()
+
+
+def test_time_out_does_not_count_the_time_between_calls() -> None:
+    envs = VectorEnv(Free, 2, timeout=1.0)
+    envs.reset(seed=1)
+    time.sleep(1.1)
+    assert envs.step([0, 0])[1].tolist() == [1, 1]
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind", "words"),
+    [
+        (0, ValueError, "timeout: expected seconds > 0 or None, got 0"),
+        (-1.0, ValueError, "timeout: expected seconds > 0 or None"),
+        ("soon", TypeError, "timeout: expected seconds > 0 or None"),
+    ],
+)
+def test_timeout_that_is_no_time_is_refused(
+    timeout: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        VectorEnv(Free, timeout=timeout)
+
+
+def test_timeout_of_a_built_in_game_is_refused() -> None:
+    with pytest.raises(ValueError, match="timeout: expected None for a built-in game"):
+        VectorEnv("cartpole", timeout=1.0)
