@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 TORCH ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
-# Number of test processes, among which test files are distributed: most tests wait more than they compute.
-WORKERS ?= 2
+# Number of test processes, two per core of a small machine: most tests wait more than they compute.
+WORKERS ?= 4
 # Target of make wheel, if it is not this machine, such as aarch64-unknown-linux-gnu; add it by rustup target add.
 TARGET ?=
 CARGO_AUDIT := 0.22.2
@@ -19,9 +19,12 @@ CARGO_TARPAULIN := 0.37.5
 ARGS ?=
 # Compiling Rust takes memory: a small machine bears one job per core.
 export CARGO_BUILD_JOBS ?= 2
+# Hundreds of tests start Python, and would compile the package each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 CORE := python/cogrs/_core.abi3.so
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+# A process without tests takes half of another's: long files at the end are not left to one.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
