@@ -28,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak coverage bench protos wheel audit matrix docs clean
+.PHONY: help setup demo test test-rust test-python lint lint-rust lint-python format soak coverage bench protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,11 +88,15 @@ endif
 test-python: setup ## run the package's tests
 	$(PYTEST) $(ARGS)
 
-lint: setup ## check formatting, lints, types, stubs and generated code
+lint: lint-rust lint-python ## check formatting, lints, types, stubs and generated code
+
+lint-rust: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets --no-default-features -- --deny warnings
 	cargo clippy --locked --all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --quiet --no-deps --no-default-features
+
+lint-python: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
