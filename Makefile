@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 TORCH ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
-# Number of test processes, among which test files are distributed: most tests wait more than they compute.
-WORKERS ?= 2
+# Number of test processes: three keep two cores busy, since most tests wait more than they compute.
+WORKERS ?= 3
 # Target of make wheel, if it is not this machine, such as aarch64-unknown-linux-gnu; add it by rustup target add.
 TARGET ?=
 CARGO_AUDIT := 0.22.2
@@ -19,13 +19,16 @@ CARGO_TARPAULIN := 0.37.5
 ARGS ?=
 # Compiling Rust takes memory: a small machine bears one job per core.
 export CARGO_BUILD_JOBS ?= 2
+# Hundreds of tests start Python, and would compile the package each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 CORE := python/cogrs/_core.abi3.so
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+# A process without tests takes half of another's: long files at the end are not left to one.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak coverage bench protos wheel audit matrix docs clean
+.PHONY: help setup demo test test-rust test-python lint lint-rust lint-python format soak coverage bench protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,11 +88,15 @@ endif
 test-python: setup ## run the package's tests
 	$(PYTEST) $(ARGS)
 
-lint: setup ## check formatting, lints, types, stubs and generated code
+lint: lint-rust lint-python ## check formatting, lints, types, stubs and generated code
+
+lint-rust: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets --no-default-features -- --deny warnings
 	cargo clippy --locked --all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --quiet --no-deps --no-default-features
+
+lint-python: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

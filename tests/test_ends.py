@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.combinations import pairwise
 from tests.program import program
 
 if TYPE_CHECKING:
@@ -255,27 +256,29 @@ def assert_in_time(lines: list[str]) -> None:
     assert max(stops) < (GRACE + 1) * SLACK
 
 
-@pytest.mark.parametrize("kind", ["plain", "inline", "swallow", "swallow all"])
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("role", "place", "kind"),
+    pairwise(ROLES, PLACES, ["plain", "inline", "swallow", "swallow all"]),
+)
 def test_servers_of_threads_stop_while_a_method_hangs(role: str, place: str, kind: str) -> None:
     with ending(THREADS + STOPS, role, place, kind) as (lines, warnings):
         assert_in_time(lines)
         assert_named(warnings, role, kind)
 
 
-@pytest.mark.parametrize("kind", ["plain", "swallow", "swallow all"])
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("role", "place", "kind"), pairwise(ROLES, PLACES, ["plain", "swallow", "swallow all"])
+)
 def test_servers_of_a_loop_stop_while_a_method_hangs(role: str, place: str, kind: str) -> None:
     with ending(ON_LOOP, role, place, kind) as (lines, warnings):
         assert_in_time(lines)
         assert_named(warnings, role, kind)
 
 
-@pytest.mark.parametrize("kind", ["plain", "inline", "swallow", "executor"])
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("role", ["environment", "log"])
+@pytest.mark.parametrize(
+    ("role", "place", "kind"),
+    pairwise(["environment", "log"], PLACES, ["plain", "inline", "swallow", "executor"]),
+)
 def test_script_that_stops_no_server_ends(role: str, place: str, kind: str) -> None:
     with ending(THREADS + FORGETS, role, place, kind):
         pass

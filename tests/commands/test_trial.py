@@ -25,7 +25,8 @@ def into_a_closed_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_closed_output_ends_the_command_without_an_error(capsys, config):
-    with orchestrator(config) as (_, ports):
+    # The trial has ended before `watch` has started: its environment is not there.
+    with orchestrator(config, "--retention", "600") as (_, ports):
         trial(capsys, ports["port"], "start")
         where = ("--endpoint", f"127.0.0.1:{ports['port']}")
         for arguments in (["info"], ["info", "--json"], ["watch"], ["start"], ["start", "--wait"]):

@@ -197,11 +197,11 @@ def one(**fields: Any) -> api.TrialStartRequest:
 
 FLOODS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
     "200,000 messages to nobody": (
-        *(SENDS, sends(count=200_000, receiver="nobody " * 3)),
+        *(SENDS, lambda: sends(count=200_000, receiver="nobody " * 3)),
         *(INVALID, "messages.* expected at most 131072 fields"),
     ),
     "20,000 messages to nobody": (
-        *(SENDS, sends(count=20_000, receiver="nobody")),
+        *(SENDS, lambda: sends(count=20_000, receiver="nobody")),
         *(INVALID, "messages: expected at most 1000, got 20000"),
     ),
     "one message too many": (
@@ -217,7 +217,9 @@ FLOODS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
     "40,000 rewards": (
         *(
             REWARDS,
-            [Reward(receiver_name="c1", tick_id=n, sources=[SOURCE]) for n in range(40_000)],
+            lambda: [
+                Reward(receiver_name="c1", tick_id=n, sources=[SOURCE]) for n in range(40_000)
+            ],
         ),
         *(INVALID, "rewards.* expected at most"),
     ),
@@ -230,32 +232,34 @@ FLOODS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
         *(INVALID, "rewards: expected at most 1000 sources, got 1001"),
     ),
     "one reward of 200,000 sources": (
-        *(REWARDS, [Reward(receiver_name="c1", sources=[SOURCE] * 200_000)]),
+        *(REWARDS, lambda: [Reward(receiver_name="c1", sources=[SOURCE] * 200_000)]),
         *(INVALID, "rewards.sources.* expected at most"),
     ),
     "a user_id of 15 MB": (
-        *(STARTS, api.TrialStartRequest(user_id="u" * 15 * MEGABYTE)),
+        *(STARTS, lambda: api.TrialStartRequest(user_id="u" * 15 * MEGABYTE)),
         *(INVALID, "user_id: expected at most 1024 bytes, got 15000000"),
     ),
     "a request of 17 MB": (
-        *(STARTS, api.TrialStartRequest(user_id="u" * 17 * MEGABYTE)),
+        *(STARTS, lambda: api.TrialStartRequest(user_id="u" * 17 * MEGABYTE)),
         *(EXHAUSTED, "larger than max"),
     ),
     "5,000 actors": (
         *(
             STARTS,
-            starts(actors=[ActorParams(name=f"c{k}", endpoint="client") for k in range(5000)]),
+            lambda: starts(
+                actors=[ActorParams(name=f"c{k}", endpoint="client") for k in range(5000)]
+            ),
         ),
         *(INVALID, "actors: expected at most 4096, got 5000"),
     ),
     "200,000 actors": (
-        *(STARTS, starts(actors=[ActorParams()] * 200_000)),
+        *(STARTS, lambda: starts(actors=[ActorParams()] * 200_000)),
         *(INVALID, "params.actors: expected at most"),
     ),
     "many agents": (
         *(
             STARTS,
-            starts(
+            lambda: starts(
                 actors=[ActorParams(name=f"{k}", endpoint="local://agent") for k in range(2000)]
             ),
         ),
@@ -264,7 +268,9 @@ FLOODS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
     "many agents of long names": (
         *(
             STARTS,
-            starts(actors=[ActorParams(name=f"{k}" * 200, endpoint="x:1") for k in range(1000)]),
+            lambda: starts(
+                actors=[ActorParams(name=f"{k}" * 200, endpoint="x:1") for k in range(1000)]
+            ),
         ),
         *(INVALID, "actors"),
     ),
@@ -299,15 +305,15 @@ FLOODS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
         *(INVALID, "actor_class: expected at most 1024 bytes, got 2000"),
     ),
     "15 million states": (
-        *(WATCHES, api.TrialListRequest(filter=[1] * 15 * MEGABYTE)),
+        *(WATCHES, lambda: api.TrialListRequest(filter=[1] * 15 * MEGABYTE)),
         *(INVALID, "filter: expected at most"),
     ),
     "65 states": (
         *(WATCHES, api.TrialListRequest(filter=[1] * 65)),
         *(INVALID, "filter: expected at most 64 states, got 65"),
     ),
-    "varints without end": (STARTS, b"\xff" * 15 * MEGABYTE, INVALID, "request: "),
-    "groups in groups": (STARTS, b"\x0b" * 15 * MEGABYTE, INVALID, "request: "),
+    "varints without end": (STARTS, lambda: b"\xff" * 15 * MEGABYTE, INVALID, "request: "),
+    "groups in groups": (STARTS, lambda: b"\x0b" * 15 * MEGABYTE, INVALID, "request: "),
     "300,000 unknown fields": (
         STARTS,
         b"\xf8\x07\x00" * 300_000,
@@ -315,6 +321,8 @@ FLOODS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
         "unknown field 127",
     ),
 }
+"""Method, request, code and text of the refusal. Large requests are made when they are sent, since
+each test process imports this module."""
 
 
 class Flood:

@@ -11,6 +11,13 @@ from tests.workers import world
 from tests.workers.world import stage, until
 
 
+def impatient(server, timeout):
+    """A client that gives up soon, once its server has answered in the time that it takes."""
+    client = network.connected(server, 64)
+    client._timeout = client._requests._timeout = timeout
+    return client
+
+
 @on_loop
 async def test_closed_episodes_are_pushed_and_counted():
     async with stage(length=6, samples_per_step=4, server={"cache_size": 8}) as on:
@@ -41,7 +48,7 @@ async def test_close_pushes_remaining_samples():
 @on_loop
 async def test_trials_go_on_while_the_server_is_away(caplog):
     async with stage() as on:
-        lost = network.connected(on.server, 64, timeout=0.05)
+        lost = impatient(on.server, 0.05)
         with lost, ActorWorker(lost, world.decide) as worker:
             on.server.close()
             await on.play(4)
@@ -55,7 +62,7 @@ async def test_trials_go_on_while_the_server_is_away(caplog):
 @on_loop
 async def test_absence_and_return_of_the_server_are_logged_once(caplog):
     with world.made_server() as server:
-        client = network.connected(server, 64, timeout=0.2)
+        client = impatient(server, 0.2)
         with client, ActorWorker(client, world.decide, samples_per_step=0) as worker:
             server.close()
             for _ in range(3):

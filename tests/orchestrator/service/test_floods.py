@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 def content_of(request: Any) -> bytes:
+    if callable(request):
+        request = request()
     if isinstance(request, list):
         request = api.TrialRewardRequest(rewards=request)
     return request if isinstance(request, bytes) else bytes(request.SerializeToString())
