@@ -11,6 +11,7 @@ import pytest
 
 from cogrs import sdk
 from cogrs.api.common_pb2 import TrialParams
+from cogrs.log_schema import log_schema
 from cogrs.sdk import datalog_jsonl, datalog_parquet, datalog_row
 from tests.logs import ROW, read_samples, write_log
 
@@ -142,7 +143,7 @@ def parquet(folder: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
         "cogrs.trial_id": b"t",
         "cogrs.params": params.SerializeToString(),
     }
-    schema = options.pop("schema", None) or datalog_parquet._schema()
+    schema = options.pop("schema", None) or log_schema()
     table = pa.Table.from_pylist(rows, schema.with_metadata(metadata))
     path = folder / "t.parquet"
     pq.write_table(table, path, **options)

@@ -1,0 +1,273 @@
+"""Samples as orchestrators log them, as the columns of a trial's file.
+
+This takes the place of one Python object per value: a store takes in some hundred thousand samples
+per second. The rows are those that `cogrs.sdk.ParquetSink` would write of the same samples.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from cogrs.api.payload_pb2 import Array
+from cogrs.dtypes import dtype_of, holds_numbers
+from cogrs.log_schema import log_schema
+from cogrs.store.summary import ENVIRONMENT, TrialSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cogrs.api.common_pb2 import Message, Reward, TrialParams
+    from cogrs.api.datalog_pb2 import DatalogSample
+
+_PARTS = Array.DESCRIPTOR.full_name
+_DIMS = 32
+
+
+class _Payload(NamedTuple):
+    kind: str
+    shape: Sequence[int]
+    data: bytes
+    terminated: bool = False
+    truncated: bool = False
+
+
+class TrialColumns:
+    """The columns of a trial, which grow with its samples."""
+
+    def __init__(self, trial_id: str, params: TrialParams) -> None:
+        """Begin without samples."""
+        self._trial_id = trial_id
+        self._actors = [(actor.name, actor.actor_class) for actor in params.actors]
+        self.summary = TrialSummary(trial_id, params)
+        """What the index says of the samples so far."""
+        self._samples = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rows = 0
+        """Rows since the last table."""
+        self.size = 0
+        """About how many bytes these have."""
+        self._number: list[int] = []
+        self._tick: list[int | None] = []
+        self._timestamp: list[int | None] = []
+        self._actor: list[str] = []
+        self._actor_class: list[str] = []
+        self._observation: list[_Payload | None] = []
+        self._action: list[_Payload | None] = []
+        self._rewards: list[Sequence[Reward]] = []
+        self._messages: list[Sequence[Message]] = []
+        self._user: list[str] = []
+        self._end_reason: list[str] = []
+
+    def add(self, sample: DatalogSample) -> None:
+        """Add a sample: a row for each actor, and one for the environment if it got messages."""
+        tick, timestamp = None, None
+        seen: list[_Payload] = []
+        places: Sequence[int] = ()
+        if sample.HasField("observations"):
+            told = sample.observations
+            tick, timestamp, places = told.tick_id, told.timestamp, told.actors_map
+            seen = [_payload(each.content) for each in told.observations]
+            self.size += sum(len(each.data) for each in seen)
+        user, reason, number = sample.user_id, sample.end_reason, self._samples
+        self._samples += 1
+        self.summary.add_sample(tick, timestamp or 0, user, reason)
+        rewards, messages = self._received(sample)
+        actions = sample.actions
+        answers, known = len(actions), min(len(places), len(self._actors))
+        for place, (name, actor_class) in enumerate(self._actors):
+            there = place < known
+            content = actions[place].content if place < answers else b""
+            self._number.append(number)
+            self._tick.append(tick)
+            self._timestamp.append(timestamp if there else None)
+            self._actor.append(name)
+            self._actor_class.append(actor_class)
+            self._observation.append(seen[places[place]] if there else None)
+            self._action.append(_payload(content) if content else None)
+            self._rewards.append(rewards.get(name, ()))
+            self._messages.append(messages.get(name, ()))
+            self._user.append(user)
+            self._end_reason.append(reason)
+            self.size += len(content)
+        self.rows += len(self._actors)
+        if ENVIRONMENT in messages:
+            self._add_environment(number, tick, messages[ENVIRONMENT], user, reason)
+
+    def _add_environment(
+        self, number: int, tick: int | None, messages: Sequence[Message], user: str, reason: str
+    ) -> None:
+        self._number.append(number)
+        self._tick.append(tick)
+        self._timestamp.append(None)
+        self._actor.append(ENVIRONMENT)
+        self._actor_class.append("")
+        self._observation.append(None)
+        self._action.append(None)
+        self._rewards.append(())
+        self._messages.append(messages)
+        self._user.append(user)
+        self._end_reason.append(reason)
+        self.rows += 1
+
+    def _received(
+        self, sample: DatalogSample
+    ) -> tuple[dict[str, list[Reward]], dict[str, list[Message]]]:
+        rewards: dict[str, list[Reward]] = {}
+        for reward in sample.rewards:
+            name = reward.receiver_name
+            rewards.setdefault(name, []).append(reward)
+            self.summary.add_reward(
+                name, reward.value, [source.sender_name for source in reward.sources]
+            )
+        messages: dict[str, list[Message]] = {}
+        for message in sample.messages:
+            messages.setdefault(message.receiver_name, []).append(message)
+            self.size += len(message.payload.value)
+        return rewards, messages
+
+    def take(self) -> Any:
+        """Return the rows since the last table as one, and begin the next."""
+        import pyarrow as pa
+
+        schema, rows = log_schema(), self.rows
+        integer, unsigned, flag = pa.int64(), pa.uint64(), pa.bool_()
+        columns = {
+            "trial_id": pa.repeat(pa.scalar(self._trial_id), rows),
+            "sample": pa.array(self._number, integer),
+            "tick": pa.array(self._tick, integer),
+            "timestamp": pa.array(self._timestamp, unsigned),
+            "actor": pa.array(self._actor, pa.string()),
+            "actor_class": pa.array(self._actor_class, pa.string()),
+            "observation": _structs(self._observation, schema.field("observation").type),
+            "terminated": pa.array(
+                [each is not None and each.terminated for each in self._observation], flag
+            ),
+            "truncated": pa.array(
+                [each is not None and each.truncated for each in self._observation], flag
+            ),
+            "action": _structs(self._action, schema.field("action").type),
+            "rewards": _reward_lists(self._rewards, schema.field("rewards").type),
+            "messages": _message_lists(self._messages, schema.field("messages").type),
+            "user_id": pa.array(self._user, pa.string()),
+            "end_reason": pa.array(self._end_reason, pa.string()),
+        }
+        self._begin()
+        return pa.Table.from_arrays(list(columns.values()), schema=schema)
+
+
+def _payload(content: bytes) -> _Payload:
+    """Return an observation or an action as rows keep it.
+
+    Array messages become their numbers; all else are the bytes of a codec that the orchestrator
+    does not know.
+    """
+    try:
+        message = Array.FromString(content)
+    except DecodeError:
+        return _Payload("", (), content)
+    kind = message.dtype
+    if kind:
+        shape, data = tuple(message.shape), message.data
+        size = _item_size(kind)
+        if size and len(shape) <= _DIMS and size * math.prod(shape) == len(data):
+            return _Payload(kind, shape, data, message.terminated, message.truncated)
+    elif message.entries and _is_sound(message):
+        flags = message.terminated, message.truncated
+        message.terminated = message.truncated = False
+        return _Payload(_PARTS, (), message.SerializeToString(), *flags)
+    return _Payload("", (), content)
+
+
+def _is_sound(message: Array) -> bool:
+    """Return whether all parts are arrays, as far as the names and sizes tell."""
+    if message.entries:
+        names = {entry.name for entry in message.entries}
+        return len(names) == len(message.entries) and all(
+            _is_sound(entry.array) for entry in message.entries
+        )
+    size = _item_size(message.dtype)
+    return size > 0 and size * math.prod(message.shape) == len(message.data)
+
+
+@functools.lru_cache(256)
+def _item_size(dtype: str) -> int:
+    """Return the bytes of an element; 0 for text that is not a dtype of numbers here."""
+    try:
+        return dtype_of(dtype).itemsize if holds_numbers(dtype) else 0
+    except ValueError:
+        return 0
+
+
+def _structs(payloads: Sequence[_Payload | None], kind: Any) -> Any:
+    import pyarrow as pa
+
+    empty = _Payload("", (), b"")
+    kept = [empty if each is None else each for each in payloads]
+    missing = None
+    if None in payloads:
+        missing = pa.array([each is None for each in payloads], pa.bool_())
+    shapes = _lists([each.shape for each in kept], lambda flat: pa.array(flat, pa.uint64()))
+    parts = [
+        pa.array([each.kind for each in kept], pa.string()),
+        shapes,
+        pa.array([each.data for each in kept], pa.binary()),
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
+
+
+def _lists(lists: Sequence[Sequence[Any]], values: Any, kind: Any = None) -> Any:
+    """Return lists, of whose items in a row `values` makes an array."""
+    import pyarrow as pa
+
+    offsets, at = [0], 0
+    flat: list[Any] = []
+    for each in lists:
+        if each:
+            at += len(each)
+            flat += each
+        offsets.append(at)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values(flat), type=kind)
+
+
+def _reward_lists(rewards: Sequence[Sequence[Reward]], kind: Any) -> Any:
+    import pyarrow as pa
+
+    def sources(flat: list[Any]) -> Any:
+        parts = [
+            pa.array([each.sender_name for each in flat], pa.string()),
+            pa.array([each.value for each in flat], pa.float32()),
+            pa.array([each.confidence for each in flat], pa.float32()),
+        ]
+        fields = list(kind.value_type.field("sources").type.value_type)
+        return pa.StructArray.from_arrays(parts, fields=fields)
+
+    def structs(flat: list[Any]) -> Any:
+        parts = [
+            pa.array([each.tick_id for each in flat], pa.int64()),
+            pa.array([each.value for each in flat], pa.float32()),
+            _lists([each.sources for each in flat], sources, kind.value_type.field("sources").type),
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+
+    return _lists(rewards, structs, kind)
+
+
+def _message_lists(messages: Sequence[Sequence[Message]], kind: Any) -> Any:
+    import pyarrow as pa
+
+    def structs(flat: list[Any]) -> Any:
+        parts = [
+            pa.array([each.sender_name for each in flat], pa.string()),
+            pa.array([each.tick_id for each in flat], pa.int64()),
+            pa.array([each.payload.type_url for each in flat], pa.string()),
+            pa.array([each.payload.value for each in flat], pa.binary()),
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+
+    return _lists(messages, structs, kind)

@@ -1,0 +1,181 @@
+"""Files of trials: written aside, then renamed, and known by their size and checksum."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
+from cogrs.optional_dependency import import_optional
+from cogrs.store.session import PART
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cogrs.api.common_pb2 import TrialParams
+    from cogrs.store.record import TrialRecord
+
+_OPTIONS: dict[str, Any] = {
+    # Files are small and many: per column, compression and statistics cost more than they save.
+    "use_dictionary": ["trial_id", "actor", "actor_class", "user_id", "end_reason"],
+    "compression": {"trial_id": "NONE", "observation.data": "SNAPPY", "action.data": "NONE"},
+    "write_statistics": False,
+}
+_CHUNK = 1 << 20
+
+
+def parquet() -> Any:
+    """Return `pyarrow.parquet`.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    return import_optional("pyarrow.parquet", "a store of trials needs pyarrow", "'cogrs[parquet]'")
+
+
+def metadata_of(trial_id: str, params: TrialParams, spaces_json: str) -> dict[bytes, bytes]:
+    """Return the metadata of a trial's file."""
+    return {
+        TRIAL: trial_id.encode(),
+        PARAMS: params.SerializeToString(),
+        SPACES: spaces_json.encode(),
+    }
+
+
+def write_trial(path: Path, metadata: dict[bytes, bytes], tables: Iterable[Any]) -> tuple[int, int]:
+    """Write the tables of a trial to a file, which gets its name when it is complete.
+
+    Returns:
+        Its size in bytes, and its checksum.
+
+    Raises:
+        OSError: It cannot be written; nothing is left.
+    """
+    arrow = parquet()
+    schema = log_schema().with_metadata(metadata)
+    part = path.with_name(path.name + PART)
+    try:
+        with _CheckedFile(part) as file:
+            with arrow.ParquetWriter(file, schema, **_OPTIONS) as writer:
+                for table in tables:
+                    writer.write_table(table)
+            file.close()
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    return file.size, file.checksum
+
+
+def copy_file(source: Path, path: Path) -> tuple[int, int]:
+    """Copy a file likewise."""
+    part = path.with_name(path.name + PART)
+    try:
+        with source.open("rb") as old, _CheckedFile(part) as file:
+            for data in iter(lambda: old.read(_CHUNK), b""):
+                file.write(data)
+            file.close()
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    return file.size, file.checksum
+
+
+def measure(path: Path) -> tuple[int, int]:
+    """Return a file's size in bytes, and its checksum."""
+    size = checksum = 0
+    with path.open("rb") as file:
+        for data in iter(lambda: file.read(_CHUNK), b""):
+            size += len(data)
+            checksum = zlib.crc32(data, checksum)
+    return size, checksum
+
+
+def check_unchanged(path: Path, record: TrialRecord) -> None:
+    """Refuse a file that is not the one that was stored.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It was changed.
+    """
+    try:
+        size, checksum = measure(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{path}: the file of trial {record.trial_id} is missing"
+        ) from error
+    if (size, checksum) != (record.size, record.checksum):
+        expected = f"{record.size} bytes of checksum {record.checksum:08x}"
+        raise ValueError(
+            f"{path}: changed since trial {record.trial_id} was stored: expected {expected}, "
+            f"got {size} bytes of checksum {checksum:08x}"
+        )
+
+
+class _CheckedFile:
+    """A new file that collects what is written, and computes its checksum."""
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        self._file = os.open(path, flags, 0o666)
+        self._parts: list[bytes] = []
+        self._waiting = 0
+        self.size = 0
+        self.checksum = 0
+        self.closed = False
+
+    def __enter__(self) -> _CheckedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.closed:  # after an error
+            self.closed = True
+            os.close(self._file)
+
+    def write(self, data: Any) -> int:
+        """Take bytes."""
+        part = bytes(data)
+        self._parts.append(part)
+        self._waiting += len(part)
+        self.size += len(part)
+        if self._waiting >= _CHUNK:
+            self.flush()
+        return len(part)
+
+    def flush(self) -> None:
+        """Write what came together."""
+        data, self._parts, self._waiting = b"".join(self._parts), [], 0
+        self.checksum = zlib.crc32(data, self.checksum)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def tell(self) -> int:
+        """Return how many bytes were taken."""
+        return self.size
+
+    def close(self) -> None:
+        """Write the rest."""
+        if not self.closed:
+            self.flush()
+            self.closed = True
+            os.close(self._file)
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return False."""
+        return False
+
+    def seekable(self) -> bool:
+        """Return False."""
+        return False
