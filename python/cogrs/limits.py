@@ -53,6 +53,8 @@ POST_BACKLOG: Final = 10_000
 POST_BACKLOG_BYTES: Final = 64 * MIB
 LOG_BACKLOG: Final = 10_000
 LOG_BACKLOG_BYTES: Final = 256 * MIB
+STORE_BACKLOG_BYTES: Final = 256 * MIB
+"""Bytes of all samples that wait to be written to a store of trials."""
 MOST_ACTORS: Final = 4_096
 """Actors of a trial. Each gets the names of all, so memory grows with their square."""
 MOST_ROSTER_BYTES: Final = 128 * MIB

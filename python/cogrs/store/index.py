@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from cogrs.store.record import TrialFilter, TrialRecord, moment_of, seconds_of
 from cogrs.suggest import suggestion
@@ -74,7 +74,7 @@ class TrialIndex:
     Methods raise an OSError, or what `errors` lists, if the database cannot be reached or written.
     """
 
-    errors: ClassVar[tuple[type[Exception], ...]] = ()
+    errors: tuple[type[Exception], ...] = ()
     """Errors of the database's driver."""
     _mark = "?"
     _serial = "INTEGER PRIMARY KEY"

@@ -43,12 +43,13 @@ def locate(
     if isinstance(where, str) and where.startswith(POSTGRES):
         check_text(name, where)
         if files is None:
+            beside = without_secret(where)
             raise ValueError(
-                f"files: expected the folder of the trials' files beside {without_secret(where)}"
+                f"{_files(name)}: expected the folder of files beside {beside}, got none"
             )
-        return Location(check_path("files", files), where)
+        return Location(check_path(_files(name), files), where)
     if files is not None:
-        raise ValueError(f"files: expected only beside a postgresql:// URL, got {files}")
+        raise ValueError(f"{_files(name)}: expected only beside a postgresql:// URL, got {files}")
     folder = check_path(name, where)
     if isinstance(where, str):
         check_text(name, where)
@@ -61,6 +62,12 @@ def locate(
     if str(folder) in ("", ".") and str(where) in ("", "file:"):
         raise ValueError(f"{name}: expected a folder, got {str(where)!r}")
     return Location(folder)
+
+
+def _files(name: str) -> str:
+    """Return what errors call `files`: its name in the section of `where`."""
+    section, dot, _ = name.rpartition(".")
+    return f"{section}{dot}files"
 
 
 def _path_of(url: str, name: str) -> str:

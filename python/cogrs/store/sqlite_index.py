@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from cogrs.store.index import FETCHED, TrialIndex
 
@@ -19,7 +19,7 @@ NAME = "index.sqlite"
 class SqliteIndex(TrialIndex):
     """Trials in a file of SQLite."""
 
-    errors: ClassVar[tuple[type[Exception], ...]] = (sqlite3.Error,)
+    errors = (sqlite3.Error,)
 
     def __init__(self, path: Path, *, create: bool = False, patience: float = 10.0) -> None:
         """Open an index.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,20 +10,20 @@ from cogrs.store.location import Location, locate
 from cogrs.store.record import TrialFilter, TrialRecord
 from cogrs.store.recovery import recover
 from cogrs.store.session import Session, unfinished
-from cogrs.store.sqlite_index import NAME, SqliteIndex
+from cogrs.store.store_index import open_index
 from cogrs.store.summary import people_of
 from cogrs.store.trial_file import check_unchanged, parquet
 from cogrs.store.verification import Finding, verify
 from cogrs.validation import check_kind, check_text
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from google.protobuf.message import Message
 
     from cogrs.sdk import LoggedTrial, Sample
-    from cogrs.store.index import TrialIndex
 
 
 def is_person(trial: LoggedTrial, sender: str) -> bool:
@@ -68,19 +67,6 @@ def open_store(
         store.close()
         raise
     return store
-
-
-def open_index(location: Location, *, create: bool = False, patience: float = 10.0) -> TrialIndex:
-    """Open the index of a store; errors are those of `open_store`."""
-    if create:
-        location.folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(location.folder, os.W_OK | os.X_OK):
-            raise PermissionError(f"{location.folder}: expected a folder that can be written")
-    if location.postgres:
-        from cogrs.store.postgres_index import PostgresIndex
-
-        return PostgresIndex(location.postgres, patience=patience)
-    return SqliteIndex(location.folder / NAME, create=create, patience=patience)
 
 
 class Store:
