@@ -18,7 +18,7 @@ RUST = Path(__file__).parents[1] / "rust/src"
 ALLOWED = {
     "api": {"_core"},
     "collector": {"_core"},
-    "commands": {"demo", "orchestrator", "replay", "sdk", "store"},
+    "commands": {"demo", "orchestrator", "replay", "sdk", "store", "workers"},
     "orchestrator": {"_core", "api", "store"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},

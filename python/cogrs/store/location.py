@@ -66,6 +66,8 @@ def locate(
 
 def _files(name: str) -> str:
     """Return what errors call `files`: its name in the section of `where`."""
+    if name.startswith("--"):
+        return f"{name}-files"
     section, dot, _ = name.rpartition(".")
     return f"{section}{dot}files"
 

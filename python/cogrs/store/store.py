@@ -119,6 +119,15 @@ class Store:
         """
         return self._index.select(TrialFilter() if wanted is None else wanted)
 
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """Errors of the index's database, which its methods raise too."""
+        return self._index.errors
+
+    def count(self) -> int:
+        """Return how many trials there are."""
+        return self._index.count()
+
     def trial(self, trial_id: str) -> TrialRecord:
         """Return a trial.
 
