@@ -45,18 +45,19 @@ def _replay(given: argparse.Namespace, store: Store, stop: StopSignal) -> int:
         if stop.is_set():
             break
         store.read(record.trial_id)  # refuses a file that was changed
-        episodes = asyncio.run(feed_log(memory, [store.path(record)]))
-        if not given.json:
-            print(escaped(f"{record.trial_id}  {episodes} episodes"))
+        closed = asyncio.run(feed_log(memory, [store.path(record)]))
+        if given.json:
+            print_json({"trial_id": record.trial_id, "episodes": closed})
         else:
-            print_json({"trial_id": record.trial_id, "episodes": episodes})
-    rewards = [memory.episode(k).entries.r for k in range(memory.num_episode())]
-    steps, totals = sum(map(len, rewards)), [float(each.sum()) for each in rewards]
+            print(escaped(f"{record.trial_id}  {closed} episodes"))
+    episodes = [memory.episode(k) for k in range(memory.num_episode())]
+    totals = [float(each.entries.r.sum()) for each in episodes]
+    steps = sum(len(each.id) - each.has_final_state for each in episodes)
     if given.json:
-        held = {"episodes": len(rewards), "steps": steps, "rewards": totals}
+        held = {"episodes": len(episodes), "steps": steps, "rewards": totals}
         print_json({"memory": held})
         return DONE
-    print(f"the memory holds {len(rewards)} episodes, {steps} steps")
+    print(f"the memory holds {len(episodes)} episodes, {steps} steps")
     for number, total in enumerate(totals):
         print(f"episode {number}: sum of rewards {total:.6g}")
     return DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -45,7 +45,10 @@ class PostgresIndex(TrialIndex):
         self._patience = max(1, round(patience))
         self._connection: Any = None
         try:
-            self.prepare()
+            with ExitStack() as undo:
+                undo.callback(self.close)
+                self.prepare()
+                undo.pop_all()
         except self._driver.ProgrammingError as error:
             raise ValueError(f"{self.name}: {_text(error)}") from error
         except self._driver.Error as error:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cogrs.store.journal import read_journal
-from cogrs.store.session import PART, SUFFIX, Session, files_of
+from cogrs.store.session import PART, SUFFIX, Session, files_of, unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from cogrs.store.record import TrialRecord
 
 _log = logging.getLogger("cogrs.store")
+
+
+def recover_all(store: Path, index: TrialIndex) -> list[TrialRecord]:
+    """Take in what killed writers left; return the trials. What cannot be written stays there."""
+    outages: tuple[type[Exception], ...] = (ImportError, OSError, *index.errors)
+    found = []
+    for folder in unfinished(store):
+        try:
+            found += recover(store, folder, index)
+        except outages as error:
+            _log.warning("%s: what its writer left is not taken in: %s", folder, error)
+    return found
 
 
 def recover(store: Path, folder: Path, index: TrialIndex) -> list[TrialRecord]:
@@ -53,7 +65,13 @@ def _files(store: Path, session: Session, index: TrialIndex) -> list[TrialRecord
             files[path.name.removesuffix(SUFFIX)] = path
     session.continue_after(last + 1)
     known = index.known(files)
-    found = [record_of_file(store, path) for name, path in files.items() if name not in known]
+    found = []
+    for name, path in files.items():
+        if name not in known:
+            try:
+                found.append(record_of_file(store, path))
+            except ValueError as error:
+                _log.warning("%s: not taken in: %s", path, error)
     index.add(found)
     return found
 

@@ -65,6 +65,7 @@ class RowCommitter:
         return not self._thread.is_alive() and not self._rows and not self.dropped
 
     def _run(self) -> None:
+        outages: tuple[type[Exception], ...] = (OSError, *self._index.errors)
         broken = False
         while True:
             with self._changed:
@@ -75,7 +76,7 @@ class RowCommitter:
                 return
             try:
                 self._index.add(rows)
-            except Exception as error:  # whatever a database raises: trials go on without it
+            except outages as error:
                 if not broken:
                     _log.error("%s: cannot be written, trials wait: %s", self._index.name, error)
                 broken = True
@@ -83,6 +84,8 @@ class RowCommitter:
                     return
                 self._sleep(_PAUSE)
                 continue
+            except Exception:  # of a value that no row can hold: other rows go on
+                self._add_apart(rows)
             if broken:
                 _log.warning("%s: can be written again", self._index.name)
                 broken = False
@@ -91,6 +94,15 @@ class RowCommitter:
             self._committed(rows)
             if len(rows) < _TOGETHER:
                 self._sleep(self._pause)
+
+    def _add_apart(self, rows: list[TrialRecord]) -> None:
+        """Write rows one by one, without those that cannot be written."""
+        for row in rows:
+            try:
+                self._index.add([row])
+            except Exception:
+                self.dropped += 1
+                _log.exception("trial %s: its row cannot be written", row.trial_id)
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, but not while there is no time left."""

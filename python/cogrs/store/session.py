@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRIALS = "trials"
 """The folder of all sessions in a store."""
-SUFFIX, PART = ".parquet", ".part"
+SUFFIX, PART, REMOVED = ".parquet", ".part", ".removed"
 
 _LOCK, _JOURNALS = "lock", "journal"
 _CHUNK = 1_000

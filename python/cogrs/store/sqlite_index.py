@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cogrs.store.index import FETCHED, TrialIndex
@@ -39,18 +39,22 @@ class SqliteIndex(TrialIndex):
             raise FileNotFoundError(
                 f"{path.parent}: expected a store of trials, got no {path.name}"
             )
+        mode = "rwc" if create else "rw"
         try:
-            self._connection = self._connected(path, "rwc" if create else "rw", patience)
-            try:
-                self._begin(write=True)
-            except sqlite3.OperationalError as error:
-                if create or _is_busy(error):
-                    raise
-                self._connection.close()
-                self._connection = self._read_only(path, patience)
+            self._connection = self._connected(path, mode, patience)
+            with ExitStack() as undo:
+                undo.callback(self.close)
+                try:
+                    self._begin(write=True)
+                except sqlite3.OperationalError as error:
+                    if create or _is_busy(error):
+                        raise
+                    self._connection.close()
+                    self._connection = self._read_only(path, patience)
+                undo.pop_all()
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{path}: {error}") from error
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise OSError(f"{path}: {error}") from error
             raise ValueError(f"{path}: expected an index of trials: {error}") from error
 
     def _connected(self, path: Path, mode: str, patience: float) -> sqlite3.Connection:

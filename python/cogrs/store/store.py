@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cogrs.store.location import Location, locate
 from cogrs.store.record import TrialFilter, TrialRecord
-from cogrs.store.recovery import recover
-from cogrs.store.session import Session, unfinished
+from cogrs.store.recovery import recover_all
+from cogrs.store.session import REMOVED, Session
 from cogrs.store.store_index import open_index
 from cogrs.store.summary import people_of
 from cogrs.store.trial_file import check_unchanged, parquet
@@ -104,11 +104,7 @@ class Store:
 
         What cannot be written is left as it is.
         """
-        found = []
-        for folder in unfinished(self.folder):
-            with suppress(PermissionError):
-                found += recover(self.folder, folder, self._index)
-        return found
+        return recover_all(self.folder, self._index)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -241,11 +237,16 @@ class Store:
         if isinstance(trial_ids, str):
             raise TypeError("trial_ids: expected a list of ids, got a string")
         records = [self.trial(each) for each in trial_ids]
-        # Without its row, a file is taken for one that was left over, and not for a trial's.
-        self._index.remove([record.trial_id for record in records])
-        for record in records:
+        asides = [
+            self.path(record).with_name(self.path(record).name + REMOVED) for record in records
+        ]
+        # If this is interrupted, `verify` finds which removals were begun.
+        for record, aside in zip(records, asides, strict=True):
             with suppress(FileNotFoundError):
-                self.path(record).unlink()
+                self.path(record).rename(aside)
+        self._index.remove([record.trial_id for record in records])
+        for aside in asides:
+            aside.unlink(missing_ok=True)
         return records
 
     def verify(self, *, mend: bool = False) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.store.record import TrialFilter
 from cogrs.store.recovery import record_of_file
-from cogrs.store.session import PART, SUFFIX, files_of, sessions, unfinished
+from cogrs.store.session import PART, REMOVED, SUFFIX, files_of, sessions, unfinished
 from cogrs.store.trial_file import check_unchanged
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ def _check(folder: Path, record: TrialRecord) -> Finding | None:
     try:
         check_unchanged(folder / record.file, record)
     except FileNotFoundError:
+        if (folder / (record.file + REMOVED)).exists():
+            text = "its removal was interrupted"
+            return Finding("leftover", record.trial_id, record.file, text)
         text = "the file is missing"
         return Finding("missing", record.trial_id, record.file, text)
     except (OSError, ValueError) as error:
@@ -95,7 +98,7 @@ def _check(folder: Path, record: TrialRecord) -> Finding | None:
 
 
 def _mend(folder: Path, index: TrialIndex, found: Finding, record: TrialRecord) -> Finding:
-    if found.kind == "missing":
+    if found.kind in ("leftover", "missing"):
         index.remove([record.trial_id])
         return replace(found, mended="removed from the index")
     path = folder / record.file
@@ -117,8 +120,8 @@ def _unlisted(path: Path, file: str, known: set[str]) -> Finding | None:
         young = time.time() - path.stat().st_mtime < _YOUNG
     except FileNotFoundError:
         return None
-    trial_id = path.name.removesuffix(SUFFIX).partition("~")[0]
-    if path.name.endswith(PART) or trial_id in known:
+    trial_id = path.name.partition(SUFFIX)[0].partition("~")[0]
+    if path.name.endswith((PART, REMOVED)) or trial_id in known:
         # Late rewards make a trial's file anew; the old one may have stayed, or the new one.
         text = "left by a call that was interrupted"
         return None if young else Finding("leftover", trial_id, file, text)

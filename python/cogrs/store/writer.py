@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from cogrs.limits import STORE_BACKLOG_BYTES
 from cogrs.store.journal import FLUSH, OpenTrial
-from cogrs.store.recovery import recover
+from cogrs.store.recovery import recover_all
 from cogrs.store.row_committer import RowCommitter
-from cogrs.store.session import Session, unfinished
+from cogrs.store.session import Session
 from cogrs.store.store_index import open_index
 from cogrs.store.trial_file import parquet
 
@@ -93,8 +93,7 @@ class StoreWriter:
         self._folder = location.folder
         self._index = open_index(location, create=True)
         try:
-            for folder in unfinished(self._folder):
-                recover(self._folder, folder, self._index)
+            recover_all(self._folder, self._index)
             self._session = Session.begin(self._folder)
         except BaseException:
             self._index.close()
