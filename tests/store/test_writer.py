@@ -1,4 +1,4 @@
-"""What an orchestrator writes: whole trials, journals, limits, and a store that cannot be written."""
+"""What an orchestrator writes: whole trials, journals, limits; and stores that take nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cogrs.store import TrialFilter, open_store
 from cogrs.store import journal as journal_module
-from cogrs.store import open_store
 from cogrs.store import trial_file as file_module
 from cogrs.store.location import Location
 from cogrs.store.session import TRIALS
@@ -236,15 +236,9 @@ def test_row_that_no_index_takes_is_dropped_and_others_go_on(folder, monkeypatch
 def written_only(folder: Path) -> list[str]:
     index = SqliteIndex(folder / NAME)
     try:
-        return [each.trial_id for each in index.select(record_filter())]
+        return [each.trial_id for each in index.select(TrialFilter())]
     finally:
         index.close()
-
-
-def record_filter() -> Any:
-    from cogrs.store import TrialFilter
-
-    return TrialFilter()
 
 
 def test_trial_whose_id_is_no_file_name_is_counted_and_others_go_on(writer, folder, caplog):
