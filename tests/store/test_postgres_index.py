@@ -132,7 +132,7 @@ def test_one_orchestrator_is_killed_and_the_server_restarts_while_another_goes_o
         while not stop.is_set():
             names.append(f"mine-{len(names):04}")
             write(writer, names[-1])
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def restart() -> None:
         time.sleep(chance.uniform(0, 1))
