@@ -246,10 +246,11 @@ class TrialIndex:
         with self._lock:
             where, values = self._where(wanted)
         columns = ", ".join(_COLUMNS)
-        sql = f"SELECT {columns} FROM cogrs_trials {where} ORDER BY started"
+        sql = f"SELECT {columns}, number FROM cogrs_trials {where} ORDER BY started"
         if wanted.limit is not None:
-            newest = f"{sql} DESC LIMIT {int(wanted.limit)}"
-            sql = f"SELECT {columns} FROM ({newest}) AS newest ORDER BY started"
+            newest = f"{sql} DESC, number DESC LIMIT {int(wanted.limit)}"
+            sql = f"SELECT {columns}, number FROM ({newest}) AS newest ORDER BY started"
+        sql += ", number"
         for row in self._stream(sql, values):
             yield self._record(row)
 
