@@ -168,7 +168,7 @@ def test_show_has_each_step_with_late_rewards_at_their_steps(capsys, folder):
     ]
 
 
-def test_replay_prints_what_the_memory_holds(capsys, folder):
+def test_replay_prints_the_content_of_the_memory(capsys, folder):
     with open_store(folder) as store:
         store.add_reward("t2", "a", 1, 5.0, sender="ada")
     *trials, held = lines(data(capsys, folder, "replay", "t1", "t2", "--json"))
@@ -197,7 +197,7 @@ def test_removed_trial_is_gone(capsys, folder):
     assert "no trial 't0'" in data(capsys, folder, "rm", "t0", code=1)
 
 
-def test_verify_tells_damage_by_its_exit_code_and_mends_it(capsys, folder):
+def test_verify_tells_damage_by_its_exit_code_and_mends_the_store(capsys, folder):
     assert data(capsys, folder, "verify") == "3 trials, 0 of them partial, 0 damaged\n"
     with open_store(folder) as store:
         path = store.path(store.trial("t1"))

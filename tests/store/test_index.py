@@ -110,7 +110,7 @@ def test_select_gives_the_trials_of_a_naive_filter_by_their_start(index, kept, w
     assert [list(each.classes) for each in found] == [list(each.classes) for each in expected]
 
 
-def test_add_of_a_known_id_leaves_the_row_as_it_was(index):
+def test_add_of_a_known_id_leaves_the_row_unchanged(index):
     index.add([record(1)])
     index.add([record(1, user="bob"), record(2)])
     assert [(each.trial_id, each.user) for each in index.select(TrialFilter())] == [
@@ -141,7 +141,7 @@ def test_failed_transaction_changes_nothing_and_the_next_one_works(index):
     assert index.find("trial-000001").end_reason == "a new reason"
 
 
-def test_odd_texts_come_back_as_they_were(index):
+def test_odd_texts_come_back_unchanged(index):
     odd = "ß\u2028'\"\\%_\U0001f600\n"
     given = record(
         1, user=odd, end_reason=odd, classes={odd: odd}, returns={odd: 1e308}, params=odd

@@ -70,7 +70,7 @@ def test_store_of_postgres_takes_in_files(postgres, folder, tmp_path):
             store.trial("t2")
 
 
-def test_server_that_is_gone_is_an_error_at_once_that_names_it(postgres, folder):
+def test_server_that_is_gone_is_an_error_that_names_the_server(postgres, folder):
     postgres.server.stop()
     with pytest.raises(OSError, match="postgresql://cogrs@/"):
         StoreWriter(Location(folder, postgres.url))
@@ -83,7 +83,9 @@ def test_url_that_is_no_url_is_refused(folder):
         open_store("postgresql://[bad", files=folder)
 
 
-def test_trials_that_end_while_the_server_restarts_are_listed_after_it(postgres, folder, caplog):
+def test_trials_that_end_during_a_restart_of_the_server_are_listed_afterwards(
+    postgres, folder, caplog
+):
     caplog.set_level(logging.WARNING)
     writer = StoreWriter(Location(folder, postgres.url))
     write(writer, "before")

@@ -170,7 +170,7 @@ def test_person_is_a_client_actor_or_somebody_outside_of_the_trial():
     ]
 
 
-def test_store_without_pyarrow_says_what_to_install(folder, monkeypatch):
+def test_store_without_pyarrow_names_the_package_to_install(folder, monkeypatch):
     with open_store(folder, create=True):
         pass
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
@@ -178,7 +178,7 @@ def test_store_without_pyarrow_says_what_to_install(folder, monkeypatch):
         store.read("t1")
 
 
-def test_postgres_without_psycopg_says_what_to_install(folder, monkeypatch):
+def test_postgres_without_psycopg_names_the_package_to_install(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(ImportError, match=r"psycopg.*pip install 'cogrs\[postgres\]'"):
         open_store("postgresql://localhost/x", files=folder)

@@ -89,7 +89,7 @@ def by_the_sink(folder: Path, made: list[DatalogSample]) -> list[dict[str, Any]]
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, *HealthCheck]
 )
 @given(made=st.lists(logged(), max_size=4))
-def test_rows_are_those_of_the_parquet_sink(tmp_path_factory, made):
+def test_rows_equal_the_rows_of_the_parquet_sink(tmp_path_factory, made):
     folder = tmp_path_factory.mktemp("rows")
     trial = open_trial("t", params(("a", "x"), ("b", "y")))
     trial.samples = [(each, 1) for each in made]

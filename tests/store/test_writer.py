@@ -169,7 +169,7 @@ def test_full_disk_delays_trials_and_loses_nothing_that_fits(folder, full_disk, 
     assert any("can be written again" in each.message for each in caplog.records)
 
 
-def test_close_on_a_full_disk_counts_what_is_lost_and_returns(folder, full_disk, caplog):
+def test_close_on_a_full_disk_counts_lost_samples_and_returns(folder, full_disk, caplog):
     writer = StoreWriter(Location(folder), flush=0.05)
     full_disk["full"] = True
     log = writer.begin("t1", params(), "")

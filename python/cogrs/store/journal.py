@@ -40,7 +40,7 @@ class OpenTrial:
     """A trial that is being logged: the samples that came since its journal was written."""
 
     def __init__(self, trial_id: str, params: TrialParams, spaces: str, started: float) -> None:
-        """Begin with its parameters; `started` is in seconds since the Unix epoch."""
+        """Create one with its parameters; `started` is in seconds since the Unix epoch."""
         self.trial_id = trial_id
         self.params = params
         self.spaces = spaces

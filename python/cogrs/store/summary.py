@@ -27,7 +27,7 @@ class TrialSummary:
     """Grows with the samples of a trial."""
 
     def __init__(self, trial_id: str, params: TrialParams) -> None:
-        """Begin without samples."""
+        """Create one without samples."""
         self._trial_id = trial_id
         self._classes = {actor.name: actor.actor_class for actor in params.actors}
         self._people = people_of(params)

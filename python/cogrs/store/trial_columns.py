@@ -39,7 +39,7 @@ class TrialColumns:
     """The columns of a trial, which grow with its samples."""
 
     def __init__(self, trial_id: str, params: TrialParams) -> None:
-        """Begin without samples."""
+        """Create one without samples."""
         self._trial_id = trial_id
         self._actors = [(actor.name, actor.actor_class) for actor in params.actors]
         self.summary = TrialSummary(trial_id, params)

@@ -67,7 +67,7 @@ async def listed(folder: Path, count: int = 1) -> list[Any]:
         await asyncio.sleep(0.05)
 
 
-def test_trials_of_an_orchestrator_are_listed_while_it_runs(tmp_path):
+def test_trials_of_a_running_orchestrator_are_listed(tmp_path):
     async def play() -> Any:
         async with (
             await orchestrator.serve(config(tmp_path), port=0, local=parts()) as server,
@@ -121,7 +121,7 @@ def test_late_reward_of_a_person_is_at_its_step(tmp_path):
     assert late == [(1, 5.0)]
 
 
-def test_stop_stores_trials_that_it_cuts_short(tmp_path):
+def test_stop_stores_trials_that_are_cut_short(tmp_path):
     with cogrs.serve_orchestrator(config(tmp_path), port=0, local=parts(Endless)) as server:
         where = f"127.0.0.1:{server.port}"
 

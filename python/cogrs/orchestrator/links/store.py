@@ -20,7 +20,7 @@ class StoreLink:
         self._trial: TrialWriter | None = None
 
     def params(self, params: TrialParams, spaces: str = "") -> None:
-        """Begin the trial."""
+        """Start the trial."""
         self._trial = self._store.begin(self._trial_id, params, spaces)
 
     def sample(self, sample: DatalogSample) -> None:
