@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from cogrs.optional_dependency import import_optional
@@ -10,6 +11,7 @@ TRIAL, PARAMS, SPACES = b"cogrs.trial_id", b"cogrs.params", b"cogrs.spaces"
 """Keys of a file's metadata. Files of version 0.1.0 have no spaces."""
 
 
+@lru_cache(1)
 def log_schema() -> Any:
     """Return the columns of a data log, a row for each actor at each tick."""
     pa = import_optional("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")

@@ -25,14 +25,50 @@ if TYPE_CHECKING:
 
 _PARTS = Array.DESCRIPTOR.full_name
 _DIMS = 32
+_DTYPE_TAG = 0x0A
+"""The first byte of an array message: of its field `dtype`."""
 
 
-class _Payload(NamedTuple):
+class _Form(NamedTuple):
+    """What the observations, or actions, of a trial have in common.
+
+    Fields:
+        kind, shape: As of a row.
+        terminated, truncated: The flags that came with it.
+        head: The bytes before the data, if the data are all that follows; else b"".
+    """
+
     kind: str
     shape: Sequence[int]
-    data: bytes
     terminated: bool = False
     truncated: bool = False
+    head: bytes = b""
+
+
+_BYTES = _Form("", ())
+_NO_PAYLOAD = (None, b"")
+
+
+class _PayloadParser:
+    """Array messages of a trial mostly differ in their data only: then these are cut out."""
+
+    def __init__(self) -> None:
+        self._forms: dict[int, _Form] = {}
+
+    def parse(self, content: bytes) -> tuple[_Form, bytes]:
+        """Return the form and data of an observation or an action as rows keep it.
+
+        Array messages become their numbers; all else are the bytes of a codec that the orchestrator
+        does not know.
+        """
+        form = self._forms.get(len(content))
+        # The head ends with the length of the data, so equal heads leave nothing to parse.
+        if form is not None and content.startswith(form.head):
+            return form, content[len(form.head) :]
+        form, data = _parsed(content)
+        if form.head:
+            self._forms[len(content)] = form
+        return form, data
 
 
 class TrialColumns:
@@ -45,6 +81,7 @@ class TrialColumns:
         self.summary = TrialSummary(trial_id, params)
         """What the index says of the samples so far."""
         self._samples = 0
+        self._parser = _PayloadParser()
         self._begin()
 
     def _begin(self) -> None:
@@ -57,8 +94,8 @@ class TrialColumns:
         self._timestamp: list[int | None] = []
         self._actor: list[str] = []
         self._actor_class: list[str] = []
-        self._observation: list[_Payload | None] = []
-        self._action: list[_Payload | None] = []
+        self._observation: list[tuple[_Form | None, bytes]] = []
+        self._action: list[tuple[_Form | None, bytes]] = []
         self._rewards: list[Sequence[Reward]] = []
         self._messages: list[Sequence[Message]] = []
         self._user: list[str] = []
@@ -67,13 +104,16 @@ class TrialColumns:
     def add(self, sample: DatalogSample) -> None:
         """Add a sample: a row for each actor, and one for the environment if it got messages."""
         tick, timestamp = None, None
-        seen: list[_Payload] = []
+        seen: list[tuple[_Form | None, bytes]] = []
+        parse = self._parser.parse
         places: Sequence[int] = ()
         if sample.HasField("observations"):
             told = sample.observations
             tick, timestamp, places = told.tick_id, told.timestamp, told.actors_map
-            seen = [_payload(each.content) for each in told.observations]
-            self.size += sum(len(each.data) for each in seen)
+            for each in told.observations:
+                content = each.content
+                seen.append(parse(content))
+                self.size += len(content)
         user, reason, number = sample.user_id, sample.end_reason, self._samples
         self._samples += 1
         self.summary.add_sample(tick, timestamp or 0, user, reason)
@@ -88,8 +128,8 @@ class TrialColumns:
             self._timestamp.append(timestamp if there else None)
             self._actor.append(name)
             self._actor_class.append(actor_class)
-            self._observation.append(seen[places[place]] if there else None)
-            self._action.append(_payload(content) if content else None)
+            self._observation.append(seen[places[place]] if there else _NO_PAYLOAD)
+            self._action.append(parse(content) if content else _NO_PAYLOAD)
             self._rewards.append(rewards.get(name, ()))
             self._messages.append(messages.get(name, ()))
             self._user.append(user)
@@ -107,8 +147,8 @@ class TrialColumns:
         self._timestamp.append(None)
         self._actor.append(ENVIRONMENT)
         self._actor_class.append("")
-        self._observation.append(None)
-        self._action.append(None)
+        self._observation.append(_NO_PAYLOAD)
+        self._action.append(_NO_PAYLOAD)
         self._rewards.append(())
         self._messages.append(messages)
         self._user.append(user)
@@ -146,10 +186,10 @@ class TrialColumns:
             "actor_class": pa.array(self._actor_class, pa.string()),
             "observation": _structs(self._observation, schema.field("observation").type),
             "terminated": pa.array(
-                [each is not None and each.terminated for each in self._observation], flag
+                [form is not None and form.terminated for form, _ in self._observation], flag
             ),
             "truncated": pa.array(
-                [each is not None and each.truncated for each in self._observation], flag
+                [form is not None and form.truncated for form, _ in self._observation], flag
             ),
             "action": _structs(self._action, schema.field("action").type),
             "rewards": _reward_lists(self._rewards, schema.field("rewards").type),
@@ -161,27 +201,25 @@ class TrialColumns:
         return pa.Table.from_arrays(list(columns.values()), schema=schema)
 
 
-def _payload(content: bytes) -> _Payload:
-    """Return an observation or an action as rows keep it.
-
-    Array messages become their numbers; all else are the bytes of a codec that the orchestrator
-    does not know.
-    """
+def _parsed(content: bytes) -> tuple[_Form, bytes]:
     try:
         message = Array.FromString(content)
     except DecodeError:
-        return _Payload("", (), content)
+        return _BYTES, content
     kind = message.dtype
     if kind:
         shape, data = tuple(message.shape), message.data
         size = _item_size(kind)
         if size and len(shape) <= _DIMS and size * math.prod(shape) == len(data):
-            return _Payload(kind, shape, data, message.terminated, message.truncated)
+            head = content[: len(content) - len(data)]
+            plain = data and head + data == content and head[0] == _DTYPE_TAG
+            flags = message.terminated, message.truncated
+            return _Form(kind, shape, *flags, head if plain else b""), data
     elif message.entries and _is_sound(message):
         flags = message.terminated, message.truncated
         message.terminated = message.truncated = False
-        return _Payload(_PARTS, (), message.SerializeToString(), *flags)
-    return _Payload("", (), content)
+        return _Form(_PARTS, (), *flags), message.SerializeToString()
+    return _BYTES, content
 
 
 def _is_sound(message: Array) -> bool:
@@ -204,19 +242,19 @@ def _item_size(dtype: str) -> int:
         return 0
 
 
-def _structs(payloads: Sequence[_Payload | None], kind: Any) -> Any:
+def _structs(payloads: Sequence[tuple[_Form | None, bytes]], kind: Any) -> Any:
     import pyarrow as pa
 
-    empty = _Payload("", (), b"")
-    kept = [empty if each is None else each for each in payloads]
+    forms = [form for form, _ in payloads]
     missing = None
-    if None in payloads:
-        missing = pa.array([each is None for each in payloads], pa.bool_())
-    shapes = _lists([each.shape for each in kept], lambda flat: pa.array(flat, pa.uint64()))
+    if None in forms:
+        missing = pa.array([form is None for form in forms], pa.bool_())
+    kept = [_BYTES if form is None else form for form in forms]
+    shapes = _lists([form.shape for form in kept], lambda flat: pa.array(flat, pa.uint64()))
     parts = [
-        pa.array([each.kind for each in kept], pa.string()),
+        pa.array([form.kind for form in kept], pa.string()),
         shapes,
-        pa.array([each.data for each in kept], pa.binary()),
+        pa.array([data for _, data in payloads], pa.binary()),
     ]
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
 

@@ -55,14 +55,18 @@ def write_trial(path: Path, metadata: dict[bytes, bytes], tables: Iterable[Any])
         OSError: It cannot be written; nothing is left.
     """
     arrow = parquet()
+    pyarrow = import_optional("pyarrow", "a store of trials needs pyarrow", "'cogrs[parquet]'")
     schema = log_schema().with_metadata(metadata)
     part = path.with_name(path.name + PART)
     try:
-        with _CheckedFile(part) as file:
-            with arrow.ParquetWriter(file, schema, **_OPTIONS) as writer:
-                for table in tables:
-                    writer.write_table(table)
-            file.close()
+        with (
+            _CheckedFile(part) as file,
+            # Parquet writes dozens of small pieces.
+            pyarrow.BufferedOutputStream(pyarrow.PythonFile(file, mode="w"), _CHUNK) as stream,
+            arrow.ParquetWriter(stream, schema, **_OPTIONS) as writer,
+        ):
+            for table in tables:
+                writer.write_table(table)
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):
@@ -78,7 +82,6 @@ def copy_file(source: Path, path: Path) -> tuple[int, int]:
         with source.open("rb") as old, _CheckedFile(part) as file:
             for data in iter(lambda: old.read(_CHUNK), b""):
                 file.write(data)
-            file.close()
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):
@@ -119,14 +122,12 @@ def check_unchanged(path: Path, record: TrialRecord) -> None:
 
 
 class _CheckedFile:
-    """A new file that collects what is written, and computes its checksum."""
+    """A new file that computes the checksum of what is written."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         self._file = os.open(path, flags, 0o666)
-        self._parts: list[bytes] = []
-        self._waiting = 0
         self.size = 0
         self.checksum = 0
         self.closed = False
@@ -135,38 +136,25 @@ class _CheckedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self.closed:  # after an error
-            self.closed = True
-            os.close(self._file)
+        self.close()
 
     def write(self, data: Any) -> int:
-        """Take bytes."""
-        part = bytes(data)
-        self._parts.append(part)
-        self._waiting += len(part)
-        self.size += len(part)
-        if self._waiting >= _CHUNK:
-            self.flush()
-        return len(part)
-
-    def flush(self) -> None:
-        """Write what came together."""
-        data, self._parts, self._waiting = b"".join(self._parts), [], 0
-        self.checksum = zlib.crc32(data, self.checksum)
-        view = memoryview(data)
+        """Write bytes."""
+        view = memoryview(data).cast("B")
+        self.checksum = zlib.crc32(view, self.checksum)
+        self.size += len(view)
         while view:
             view = view[os.write(self._file, view) :]
-
-    def tell(self) -> int:
-        """Return how many bytes were taken."""
-        return self.size
+        return len(data)
 
     def close(self) -> None:
-        """Write the rest."""
+        """Close the file."""
         if not self.closed:
-            self.flush()
             self.closed = True
             os.close(self._file)
+
+    def flush(self) -> None:
+        """Do nothing: there is no buffer."""
 
     def writable(self) -> bool:
         """Return True."""
