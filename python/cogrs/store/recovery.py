@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cogrs.store.journal import read_journal
 from cogrs.store.session import PART, SUFFIX, Session, files_of, unfinished
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ def record_of_file(store: Path, path: Path) -> TrialRecord:
 
 def _journals(store: Path, session: Session, index: TrialIndex) -> list[TrialRecord]:
     """Write the trials of journals to files; those that had ended are whole."""
+    from cogrs.store.journal import read_journal  # most commands find no journals
+
     found = []
     for path in session.journals():
         trial = read_journal(path)

@@ -11,7 +11,6 @@ from cogrs.store.record import TrialFilter, TrialRecord
 from cogrs.store.recovery import recover_all
 from cogrs.store.session import REMOVED, Session
 from cogrs.store.store_index import open_index
-from cogrs.store.summary import people_of
 from cogrs.store.trial_file import check_unchanged, parquet
 from cogrs.store.verification import Finding, verify
 from cogrs.validation import check_kind, check_text
@@ -32,6 +31,8 @@ def is_person(trial: LoggedTrial, sender: str) -> bool:
     The environment is not, nor an actor with an agent's endpoint. A client actor is, and so is a
     sender that takes no part in the trial, such as one of `Store.add_reward`.
     """
+    from cogrs.store.summary import people_of
+
     return people_of(trial.params).get(sender, True)
 
 
