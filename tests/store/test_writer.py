@@ -13,6 +13,7 @@ import pytest
 from cogrs.store import TrialFilter, open_store
 from cogrs.store import journal as journal_module
 from cogrs.store import trial_file as file_module
+from cogrs.store.journal import OpenTrial
 from cogrs.store.location import Location
 from cogrs.store.session import TRIALS
 from cogrs.store.sqlite_index import NAME, SqliteIndex
@@ -181,6 +182,33 @@ def test_close_on_a_full_disk_counts_lost_samples_and_returns(folder, full_disk,
     assert "5 samples could not be written" in caplog.text
     full_disk["full"] = False
     assert written(folder) == {}
+
+
+def test_close_that_has_too_little_time_leaves_the_rest_to_the_next_process(folder, monkeypatch):
+    store = OpenTrial.store
+
+    def slow(self: OpenTrial, *arguments: Any) -> Any:
+        time.sleep(0.2)
+        return store(self, *arguments)
+
+    monkeypatch.setattr(OpenTrial, "store", slow)
+    writer = StoreWriter(Location(folder))
+    for number in range(40):
+        log = writer.begin(f"t{number:02}", params(), "")
+        for each in samples(2):
+            log.sample(each)
+        log.close()
+    began = time.monotonic()
+    writer.close(0.5)
+    assert time.monotonic() - began < 6
+    assert writer.lost == 0
+    monkeypatch.undo()
+    until(lambda: not writer._thread.is_alive())
+    found = written(folder)
+    assert len(found) == 40
+    assert not any(each.partial for each in found.values())
+    with open_store(folder) as store_after:
+        assert list(store_after.verify()) == []
 
 
 def test_index_that_cannot_be_written_delays_rows_and_recovery_finds_the_files(

@@ -13,7 +13,7 @@ from cogrs.store.session import REMOVED, Session
 from cogrs.store.store_index import open_index
 from cogrs.store.trial_file import check_unchanged, parquet
 from cogrs.store.verification import Finding, verify
-from cogrs.validation import check_kind, check_text
+from cogrs.validation import check_text
 
 if TYPE_CHECKING:
     import os
@@ -234,7 +234,6 @@ class Store:
             OSError: The store cannot be written.
             ValueError: No trial has one of the ids; nothing was removed.
         """
-        check_kind("trial_ids", trial_ids, object, "ids")
         if isinstance(trial_ids, str):
             raise TypeError("trial_ids: expected a list of ids, got a string")
         records = [self.trial(each) for each in trial_ids]

@@ -134,7 +134,8 @@ class StoreWriter:
                 return False
             self.waiting += 1
             self.waiting_bytes += size
-        self._queue.append((trial, sample, size))
+            # Under the lock, so that nothing comes after the thread's last look.
+            self._queue.append((trial, sample, size))
         return True
 
     def lose(self, samples: int) -> None:
@@ -177,7 +178,7 @@ class StoreWriter:
             trial.ended = trial.ended or time.time()
         self._ended.extend(self._open.values())
         self._open.clear()
-        while self._ended and time.monotonic() < self._until:
+        while self._ended and not self._is_late():
             self._work()
             if self._broken:
                 break
@@ -200,7 +201,7 @@ class StoreWriter:
     def _work(self) -> None:
         """Take what came, and write it: trials that have ended to files, others to journals."""
         self._drain()
-        while self._ended:
+        while self._ended and not self._is_late():
             if not self._store(self._ended[0]):
                 break
             self._ended.popleft()
@@ -220,6 +221,9 @@ class StoreWriter:
                 trial.samples.append((sample, size))
                 self._open[id(trial)] = trial
 
+    def _is_late(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
+
     def _is_due(self) -> bool:
         return time.monotonic() - self._flushed >= self._flush_every
 
@@ -237,6 +241,11 @@ class StoreWriter:
         except OSError as error:
             self._report(error)
             return False
+        except Exception:  # of a sample that no journal can hold: other trials go on
+            _log.exception("trial %s: samples cannot be stored", trial.trial_id)
+            trial.whole = False
+            trial.samples.clear()
+            self.lose(written[0])
         self._release(*written)
         return True
 
