@@ -46,7 +46,9 @@ class TrialSummary:
         if actor in self.returns:
             self.returns[actor] += value
         if not self.people:
-            self.people = any(self._people.get(each, True) for each in senders)
+            for sender in senders:
+                if self._people.get(sender, True):
+                    self.people = True
 
     def add_sample(self, tick: int | None, timestamp: int, user: str, end_reason: str) -> None:
         """Count a sample."""

@@ -85,27 +85,20 @@ class TrialColumns:
         self._begin()
 
     def _begin(self) -> None:
-        self.rows = 0
-        """Rows since the last table."""
+        self._rows: list[tuple[Any, ...]] = []
         self.size = 0
-        """About how many bytes these have."""
-        self._number: list[int] = []
-        self._tick: list[int | None] = []
-        self._timestamp: list[int | None] = []
-        self._actor: list[str] = []
-        self._actor_class: list[str] = []
-        self._observation: list[tuple[_Form | None, bytes]] = []
-        self._action: list[tuple[_Form | None, bytes]] = []
-        self._rewards: list[Sequence[Reward]] = []
-        self._messages: list[Sequence[Message]] = []
-        self._user: list[str] = []
-        self._end_reason: list[str] = []
+        """About how many bytes the rows since the last table have."""
+
+    @property
+    def rows(self) -> int:
+        """Rows since the last table."""
+        return len(self._rows)
 
     def add(self, sample: DatalogSample) -> None:
         """Add a sample: a row for each actor, and one for the environment if it got messages."""
-        tick, timestamp = None, None
+        tick, timestamp, size = None, None, 0
         seen: list[tuple[_Form | None, bytes]] = []
-        parse = self._parser.parse
+        parse, rows = self._parser.parse, self._rows
         places: Sequence[int] = ()
         if sample.HasField("observations"):
             told = sample.observations
@@ -113,7 +106,7 @@ class TrialColumns:
             for each in told.observations:
                 content = each.content
                 seen.append(parse(content))
-                self.size += len(content)
+                size += len(content)
         user, reason, number = sample.user_id, sample.end_reason, self._samples
         self._samples += 1
         self.summary.add_sample(tick, timestamp or 0, user, reason)
@@ -121,39 +114,21 @@ class TrialColumns:
         actions = sample.actions
         answers, known = len(actions), min(len(places), len(self._actors))
         for place, (name, actor_class) in enumerate(self._actors):
-            there = place < known
             content = actions[place].content if place < answers else b""
-            self._number.append(number)
-            self._tick.append(tick)
-            self._timestamp.append(timestamp if there else None)
-            self._actor.append(name)
-            self._actor_class.append(actor_class)
-            self._observation.append(seen[places[place]] if there else _NO_PAYLOAD)
-            self._action.append(parse(content) if content else _NO_PAYLOAD)
-            self._rewards.append(rewards.get(name, ()))
-            self._messages.append(messages.get(name, ()))
-            self._user.append(user)
-            self._end_reason.append(reason)
-            self.size += len(content)
-        self.rows += len(self._actors)
+            action = parse(content) if content else _NO_PAYLOAD
+            mine = rewards.get(name, ()), messages.get(name, ())
+            head = number, tick, timestamp, name, actor_class
+            if place < known:
+                rows.append((*head, seen[places[place]], action, *mine, user, reason))
+            else:
+                head = number, tick, None, name, actor_class
+                rows.append((*head, _NO_PAYLOAD, action, *mine, user, reason))
+            size += len(content)
         if ENVIRONMENT in messages:
-            self._add_environment(number, tick, messages[ENVIRONMENT], user, reason)
-
-    def _add_environment(
-        self, number: int, tick: int | None, messages: Sequence[Message], user: str, reason: str
-    ) -> None:
-        self._number.append(number)
-        self._tick.append(tick)
-        self._timestamp.append(None)
-        self._actor.append(ENVIRONMENT)
-        self._actor_class.append("")
-        self._observation.append(_NO_PAYLOAD)
-        self._action.append(_NO_PAYLOAD)
-        self._rewards.append(())
-        self._messages.append(messages)
-        self._user.append(user)
-        self._end_reason.append(reason)
-        self.rows += 1
+            received = messages[ENVIRONMENT]
+            head = number, tick, None, ENVIRONMENT, ""
+            rows.append((*head, _NO_PAYLOAD, _NO_PAYLOAD, (), received, user, reason))
+        self.size += size
 
     def _received(
         self, sample: DatalogSample
@@ -161,7 +136,10 @@ class TrialColumns:
         rewards: dict[str, list[Reward]] = {}
         for reward in sample.rewards:
             name = reward.receiver_name
-            rewards.setdefault(name, []).append(reward)
+            if name in rewards:
+                rewards[name].append(reward)
+            else:
+                rewards[name] = [reward]
             self.summary.add_reward(
                 name, reward.value, [source.sender_name for source in reward.sources]
             )
@@ -175,27 +153,28 @@ class TrialColumns:
         """Return the rows since the last table as one, and begin the next."""
         import pyarrow as pa
 
-        schema, rows = log_schema(), self.rows
-        integer, unsigned, flag = pa.int64(), pa.uint64(), pa.bool_()
+        schema, rows = log_schema(), self._rows
+        integer, unsigned, flag, text = pa.int64(), pa.uint64(), pa.bool_(), pa.string()
+        split = list(zip(*rows, strict=True)) if rows else [()] * 11
+        number, tick, timestamp, actor, actor_class, *rest = split
+        observation, action, rewards, messages, user, reason = rest
         columns = {
-            "trial_id": pa.repeat(pa.scalar(self._trial_id), rows),
-            "sample": pa.array(self._number, integer),
-            "tick": pa.array(self._tick, integer),
-            "timestamp": pa.array(self._timestamp, unsigned),
-            "actor": pa.array(self._actor, pa.string()),
-            "actor_class": pa.array(self._actor_class, pa.string()),
-            "observation": _structs(self._observation, schema.field("observation").type),
+            "trial_id": pa.repeat(pa.scalar(self._trial_id), len(rows)),
+            "sample": pa.array(number, integer),
+            "tick": pa.array(tick, integer),
+            "timestamp": pa.array(timestamp, unsigned),
+            "actor": pa.array(actor, text),
+            "actor_class": pa.array(actor_class, text),
+            "observation": _structs(observation, schema.field("observation").type),
             "terminated": pa.array(
-                [form is not None and form.terminated for form, _ in self._observation], flag
+                [bool(form and form.terminated) for form, _ in observation], flag
             ),
-            "truncated": pa.array(
-                [form is not None and form.truncated for form, _ in self._observation], flag
-            ),
-            "action": _structs(self._action, schema.field("action").type),
-            "rewards": _reward_lists(self._rewards, schema.field("rewards").type),
-            "messages": _message_lists(self._messages, schema.field("messages").type),
-            "user_id": pa.array(self._user, pa.string()),
-            "end_reason": pa.array(self._end_reason, pa.string()),
+            "truncated": pa.array([bool(form and form.truncated) for form, _ in observation], flag),
+            "action": _structs(action, schema.field("action").type),
+            "rewards": _reward_lists(rewards, schema.field("rewards").type),
+            "messages": _message_lists(messages, schema.field("messages").type),
+            "user_id": pa.array(user, text),
+            "end_reason": pa.array(reason, text),
         }
         self._begin()
         return pa.Table.from_arrays(list(columns.values()), schema=schema)
