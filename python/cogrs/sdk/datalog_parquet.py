@@ -160,10 +160,12 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         # A value that many rows share is kept once until its row is read, however large it is.
         shared = [column.path for column in file.schema if column.physical_type == "BYTE_ARRAY"]
     with _arrow_errors(path), closing(parquet.ParquetFile(path, read_dictionary=shared)) as file:
-        for batch in file.iter_batches(_ROW_GROUP, use_threads=False):
-            for at in range(0, batch.num_rows, _ROWS):
-                for rows in _small(batch.slice(at, _ROWS)):
-                    yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+        for number in range(file.num_row_groups):
+            # Each by itself: pyarrow does not join dictionaries of several groups.
+            for batch in file.iter_batches(_ROW_GROUP, row_groups=[number], use_threads=False):
+                for at in range(0, batch.num_rows, _ROWS):
+                    for rows in _small(batch.slice(at, _ROWS)):
+                        yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
 
 
 def _small(rows: Any) -> Iterator[Any]:

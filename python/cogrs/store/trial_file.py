@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from cogrs.store.record import TrialRecord
 
 _OPTIONS: dict[str, Any] = {
-    # Files are small and many: per column, compression and statistics cost more than they save.
-    "use_dictionary": ["trial_id", "actor", "actor_class", "user_id", "end_reason"],
-    "compression": {"trial_id": "NONE", "observation.data": "SNAPPY", "action.data": "NONE"},
+    # Files are small and many: statistics, and dictionaries of values that differ, cost more than
+    # they save.
+    "use_dictionary": [
+        *("trial_id", "actor", "actor_class", "observation.kind", "action.kind"),
+        *("rewards.list.element.sources.list.element.sender", "user_id", "end_reason"),
+    ],
+    "compression": "snappy",
     "write_statistics": False,
 }
 _CHUNK = 1 << 20
