@@ -32,6 +32,7 @@ OLDEST_EXTRAS = (
     "pettingzoo==1.24.0",
     "prometheus-client==0.20.0",
     "pyarrow==15.0.0",
+    "psycopg[binary]==3.2.1",
     "uvloop==0.19.0; platform_system != 'Windows'",
     "grpcio-health-checking==1.62.0",
     "grpcio-reflection==1.62.0",
@@ -99,7 +100,7 @@ def find_python(version: str) -> str | None:
 
 def check_oldest() -> None:
     """Exit if the oldest versions differ from the lower bounds of pyproject.toml."""
-    pins = dict(re.findall(r"([\w-]+)==([\d.]+)", " ".join((OLDEST["3.11"], *OLDEST_EXTRAS))))
+    pins = dict(re.findall(r"([\w\[\]-]+)==([\d.]+)", " ".join((OLDEST["3.11"], *OLDEST_EXTRAS))))
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     lines = [*project["dependencies"]]
@@ -107,7 +108,7 @@ def check_oldest() -> None:
         # Its oldest version would bring an old PyTorch; `make test TORCH=...` tests it.
         lines += [] if extra == "sb3" else needed
     for line in lines:
-        name, least = re.match(r"([\w-]+)>=([\d.]+)", line).groups()
+        name, least = re.match(r"([\w\[\]-]+)>=([\d.]+)", line).groups()
         if not (pins.get(name, "nothing") + ".").startswith(least + "."):
             sys.exit(f"matrix: pyproject.toml says {line}, and tested is {pins.get(name)}")
 

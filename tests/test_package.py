@@ -18,11 +18,12 @@ RUST = Path(__file__).parents[1] / "rust/src"
 ALLOWED = {
     "api": {"_core"},
     "collector": {"_core"},
-    "commands": {"demo", "orchestrator", "replay", "sdk"},
-    "orchestrator": {"_core", "api"},
+    "commands": {"demo", "orchestrator", "replay", "sdk", "store", "workers"},
+    "orchestrator": {"_core", "api", "store"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},
     "sdk": {"_core", "api"},
+    "store": {"api", "sdk"},
     "workers": {"collector", "replay", "sdk"},
     "demo": {"api", "orchestrator", "replay", "sdk", "workers"},
 }

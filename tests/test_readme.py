@@ -15,6 +15,7 @@ README = ROOT / "README.md"
 WITH_EXAMPLES = (
     "coming-from",
     "collector",
+    "data",
     "orchestrator",
     "rate-limiter",
     "replay",

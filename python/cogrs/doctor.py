@@ -238,7 +238,9 @@ def _declared() -> Iterator[tuple[str, str, str]]:
     except metadata.PackageNotFoundError:
         return
     for line in lines:
-        match = re.match(r"([\w.-]+)\s*>=\s*([\d.]+)(?:.*extra\s*==\s*['\"](\w+)['\"])?", line)
+        match = re.match(
+            r"([\w.-]+)(?:\[[\w,]+\])?\s*>=\s*([\d.]+)(?:.*extra\s*==\s*['\"](\w+)['\"])?", line
+        )
         if match:
             yield match[1], match[2], match[3] or ""
 

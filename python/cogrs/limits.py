@@ -53,6 +53,8 @@ POST_BACKLOG: Final = 10_000
 POST_BACKLOG_BYTES: Final = 64 * MIB
 LOG_BACKLOG: Final = 10_000
 LOG_BACKLOG_BYTES: Final = 256 * MIB
+STORE_BACKLOG_BYTES: Final = 256 * MIB
+"""Bytes of all samples that wait to be written to a store of trials."""
 MOST_ACTORS: Final = 4_096
 """Actors of a trial. Each gets the names of all, so memory grows with their square."""
 MOST_ROSTER_BYTES: Final = 128 * MIB
@@ -169,6 +171,10 @@ DTYPE_TEXT: Final = 1 << 16
 """Characters of a dtype as text."""
 ENTRY_BYTES: Final = 1 << 31
 """Bytes of an entry of a replay memory that a file or a peer describes."""
+SPACES_BYTES: Final = 64 * MIB
+"""Bytes of the text of an environment's spaces, and of each array that it stands for."""
+SPACES_DEPTH: Final = 32
+"""Levels of nested spaces."""
 LOG_SAMPLE_BYTES: Final = 256 * MIB
 """Bytes of a sample in a data log file: all observations, actions, rewards and messages."""
 LOG_LINE_BYTES: Final = 1 << 30

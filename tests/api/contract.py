@@ -80,7 +80,7 @@ MESSAGES = {
     "AgentEndReply": "",
     "EnvStartRequest": "1 impl_name string, 2 config EnvironmentConfig, "
     "3 actors_in_trial *TrialActor",
-    "EnvStartReply": "1 observation_set ObservationSet",
+    "EnvStartReply": "1 observation_set ObservationSet, 1000 spaces string",
     "ActionSet": "1 actions *bytes",
     "EnvActionRequest": "1 action_set ActionSet, 2 reply_with_snapshot bool",
     "EnvActionReply": "1 observation_set ObservationSet, 2 rewards *Reward, 3 messages *Message, "
@@ -89,7 +89,8 @@ MESSAGES = {
     "EnvMessageReply": "",
     "DatalogSample": "1 user_id string, 2 observations ObservationSet, 3 actions *Action, "
     "4 rewards *Reward, 5 messages *Message, 1000 end_reason string",
-    "LogExporterSampleRequest": "1 trial_params ?TrialParams, 2 sample ?DatalogSample",
+    "LogExporterSampleRequest": "1 trial_params ?TrialParams, 2 sample ?DatalogSample, "
+    "1000 spaces string",
     "LogExporterSampleReply": "",
     "PreTrialContext": "1 impl_name string, 2 params TrialParams, 3 user_id string",
 }

@@ -11,6 +11,7 @@ import pytest
 
 from cogrs import sdk
 from cogrs.api.common_pb2 import TrialParams
+from cogrs.log_schema import log_schema
 from cogrs.sdk import datalog_jsonl, datalog_parquet, datalog_row
 from tests.logs import ROW, read_samples, write_log
 
@@ -142,7 +143,7 @@ def parquet(folder: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
         "cogrs.trial_id": b"t",
         "cogrs.params": params.SerializeToString(),
     }
-    schema = options.pop("schema", None) or datalog_parquet._schema()
+    schema = options.pop("schema", None) or log_schema()
     table = pa.Table.from_pylist(rows, schema.with_metadata(metadata))
     path = folder / "t.parquet"
     pq.write_table(table, path, **options)
@@ -343,3 +344,15 @@ def test_pipe_in_the_place_of_a_log_is_refused_at_once(tmp_path: Path, suffix: s
     os.mkfifo(path)
     with pytest.raises(ValueError, match=f"{path}: expected a regular file"):
         sdk.read_log(path)
+
+
+def test_parquet_of_several_small_row_groups_is_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(datalog_parquet, "_ROW_GROUP_BYTES", 1)  # as large observations do
+    trial, samples = sdk.read_log(write_log(tmp_path, GOOD))
+    (sample,) = samples
+    sink = sdk.ParquetSink(tmp_path)
+    sink.start(trial)
+    for _ in range(5):
+        sink.sample(sample)
+    sink.end()
+    assert len(read_samples(tmp_path / "t.parquet")) == 5

@@ -82,6 +82,12 @@ class LogExporterSampleRequest(_message.Message):
 
     TRIAL_PARAMS_FIELD_NUMBER: _builtins.int
     SAMPLE_FIELD_NUMBER: _builtins.int
+    SPACES_FIELD_NUMBER: _builtins.int
+    spaces: _builtins.str
+    """With the parameters: the spaces that the environment told in its `EnvStartReply`. The number is
+    far from the others' so that the API's own next fields do not meet it; readers that do not know
+    the field skip it.
+    """
     @_builtins.property
     def trial_params(self) -> _common_pb2.TrialParams:
         """The parameters of the trial, before its samples."""
@@ -95,10 +101,11 @@ class LogExporterSampleRequest(_message.Message):
         *,
         trial_params: _common_pb2.TrialParams | None = ...,
         sample: Global___DatalogSample | None = ...,
+        spaces: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["msg", b"msg", "sample", b"sample", "trial_params", b"trial_params"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["msg", b"msg", "sample", b"sample", "trial_params", b"trial_params"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["msg", b"msg", "sample", b"sample", "spaces", b"spaces", "trial_params", b"trial_params"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_msg: _TypeAlias = _typing.Literal["trial_params", "sample"]  # noqa: Y015
     _WhichOneofArgType_msg: _TypeAlias = _typing.Literal["msg", b"msg"]  # noqa: Y015

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cogrs.commands.data import add_data
 from cogrs.commands.demo import add_demo
 from cogrs.commands.orchestrator import add_orchestrator
 from cogrs.commands.parser import REFUSED, Parser
@@ -43,6 +44,7 @@ def run(arguments: Sequence[str] | None, stop: StopSignal) -> int:
     add_replay_proxy(commands)
     add_orchestrator(commands)
     add_trial(commands)
+    add_data(commands)
     _add_doctor(commands)
     given = parser.parse_args(arguments)
     if given.command is None:

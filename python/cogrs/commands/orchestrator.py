@@ -88,6 +88,17 @@ def _fill(parser: Parser) -> None:
     add("--config", type=Path, metavar="FILE", help="cogment.yaml; see docs/orchestrator.md")
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
     add("--port", type=port, default=9000, help="port; 0 takes a free one (default: 9000)")
+    add(
+        "--store",
+        metavar="DIR",
+        help="store trials in this folder, or with an index at postgresql://...; in place of the "
+        "datalog of the configuration",
+    )
+    add(
+        "--store-files",
+        metavar="DIR",
+        help="folder of the trials' files if the index is in PostgreSQL",
+    )
     add("--actor-port", type=port, metavar="PORT", help="separate port for client actors")
     security = parser.add_argument_group(
         "security", "files are PEM; required if remote peers can connect"
@@ -224,11 +235,16 @@ def _configured(given: argparse.Namespace) -> tuple[Any, Security | None]:
     from cogrs.orchestrator import Security
     from cogrs.orchestrator.service.config import read_config
     from cogrs.orchestrator.service.security_config import NAMES, read_security
+    from cogrs.store.location import locate
 
     values = {name: getattr(given, name) for name in NAMES}
     told = {name: value for name, value in values.items() if value not in (None, False)}
+    config = given.config
+    if given.store is not None or given.store_files is not None:
+        store = locate(given.store or "", given.store_files, "--store")
+        config = replace(read_config(config), store=store, log_url="")
     if not told:
-        return given.config, None
+        return config, None
     changes = read_security(told, Path(), _option)
-    config = read_config(given.config)
+    config = read_config(config)
     return config, replace(config.security or Security(), **changes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cogrs.space_json import ActorSpaces, actor_spaces_from_json
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,11 +22,23 @@ class LoggedTrial:
         id: Its id.
         actors: All actors, in the trial's order.
         params: Its parameters.
+        spaces_json: The environment's spaces as `cogrs.space_json` keeps them; "" if it told none.
     """
 
     id: str
     actors: tuple[Actor, ...]
     params: TrialParams
+    spaces_json: str = ""
+
+    @property
+    def spaces(self) -> Mapping[str, ActorSpaces]:
+        """The environment's own spaces, by the actors' names; empty if it told none.
+
+        Raises:
+            ImportError: Gymnasium is not installed.
+            ValueError: The text is damaged.
+        """
+        return actor_spaces_from_json(self.spaces_json)
 
 
 @dataclass(frozen=True, slots=True)

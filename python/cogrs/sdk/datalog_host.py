@@ -38,7 +38,7 @@ class DatalogHost(ComponentHost["_HostedLog"]):
         try:
             async for request in requests:
                 if request.HasField("trial_params"):
-                    await component.start(self._make, request.trial_params)
+                    await component.start(self._make, request.trial_params, request.spaces)
                 else:
                     await component.sample(request.sample)
             # A stream that breaks off raises instead.
@@ -55,9 +55,11 @@ class _HostedLog(HostedComponent[DatalogSink]):
         self._book = book
         self._actors: tuple[Actor, ...] = ()
 
-    async def start(self, make: Callable[[], DatalogSink], params: common_pb2.TrialParams) -> None:
+    async def start(
+        self, make: Callable[[], DatalogSink], params: common_pb2.TrialParams, spaces: str
+    ) -> None:
         self._actors = actors_of(params.actors)
-        trial = LoggedTrial(self._trial_id, self._actors, params)
+        trial = LoggedTrial(self._trial_id, self._actors, params, spaces)
         await self.make(make, lambda sink: self.call_method(sink.start, trial))
 
     async def sample(self, message: pb.DatalogSample) -> None:

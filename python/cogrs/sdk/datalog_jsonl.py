@@ -18,15 +18,16 @@ from cogrs.api.json_message import fill_message
 from cogrs.arrays import refuse_loss
 from cogrs.dtypes import dtype_of, holds_numbers, kind_of
 from cogrs.limits import LOG_CONTAINERS, LOG_LINE_BYTES
+from cogrs.sdk.datalog import LoggedTrial
 from cogrs.sdk.datalog_file import FileSink
 from cogrs.sdk.datalog_row import Packed, check_size, checked_row
+from cogrs.sdk.wire import actors_of
 from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cogrs.sdk.datalog import LoggedTrial
     from cogrs.sdk.datalog_row import Row
 
 
@@ -42,7 +43,10 @@ class JsonLinesSink(FileSink):
     def _open(self, path: Path, trial: LoggedTrial) -> None:
         self._file = path.open("x", encoding="utf-8")
         params = json_format.MessageToDict(trial.params, preserving_proto_field_name=True)
-        self._write({"trial_id": trial.id, "params": params})
+        head: Row = {"trial_id": trial.id, "params": params}
+        if trial.spaces_json:
+            head["spaces"] = json.loads(trial.spaces_json)
+        self._write(head)
 
     def _add(self, rows: list[Row], size: int) -> None:
         for row in rows:
@@ -61,8 +65,8 @@ class JsonLinesSink(FileSink):
             self._file.write(json.dumps(_to_json(row), allow_nan=False) + "\n")
 
 
-def read_json_lines(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
-    """Return the id and parameters of a file's trial, and its rows as they are asked for.
+def read_json_lines(path: Path) -> tuple[LoggedTrial, Iterator[Row]]:
+    """Return the trial of a file, and its rows as they are asked for.
 
     Raises:
         ValueError: It does not begin with parameters. Rows raise it as they are read.
@@ -71,10 +75,11 @@ def read_json_lines(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
         try:
             head = _parsed(file.readline(LOG_LINE_BYTES + 1))
             params = fill_message(TrialParams(), head["params"])
-            trial_id = str(head["trial_id"])
+            spaces = json.dumps(head["spaces"]) if "spaces" in head else ""
+            trial = LoggedTrial(str(head["trial_id"]), actors_of(params.actors), params, spaces)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: expected a trial's parameters first: {error}") from None
-    return trial_id, params, _json_rows(path)
+    return trial, _json_rows(path)
 
 
 def _json_rows(path: Path) -> Iterator[Row]:

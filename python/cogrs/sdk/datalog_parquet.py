@@ -14,15 +14,17 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.limits import LOG_GROUP_BYTES, LOG_GROUP_VALUES
+from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
 from cogrs.optional_dependency import import_optional
+from cogrs.sdk.datalog import LoggedTrial
 from cogrs.sdk.datalog_file import FileSink
 from cogrs.sdk.datalog_row import Packed, check_size, checked_row, spread_size
+from cogrs.sdk.wire import actors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cogrs.sdk.datalog import LoggedTrial
     from cogrs.sdk.datalog_row import Row
 
 _ROW_GROUP, _ROW_GROUP_BYTES = 4096, 64 << 20
@@ -33,8 +35,6 @@ _ROWS, _ROWS_BYTES = 256, 16 << 20
 
 _COMPRESSIONS = ("SNAPPY", "UNCOMPRESSED")
 """Compressions that are read: others make gigabytes out of kilobytes."""
-
-_TRIAL, _PARAMS = b"cogrs.trial_id", b"cogrs.params"
 
 
 class ParquetSink(FileSink):
@@ -61,9 +61,13 @@ class ParquetSink(FileSink):
     def _open(self, path: Path, trial: LoggedTrial) -> None:
         if path.exists():
             raise FileExistsError(f"{path} exists already")
-        metadata = {_TRIAL: trial.id.encode(), _PARAMS: trial.params.SerializeToString()}
+        metadata = {
+            TRIAL: trial.id.encode(),
+            PARAMS: trial.params.SerializeToString(),
+            SPACES: trial.spaces_json.encode(),
+        }
         self._path = path
-        self._schema = _schema().with_metadata(metadata)
+        self._schema = log_schema().with_metadata(metadata)
         self._part = path.with_name(f"{path.name}.part")
         self._file = _created(self._part)
         try:
@@ -105,8 +109,8 @@ def _created(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, flags, 0o666), "wb")
 
 
-def read_parquet(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
-    """Return the id and parameters of a file's trial, and its rows as they are asked for.
+def read_parquet(path: Path) -> tuple[LoggedTrial, Iterator[Row]]:
+    """Return the trial of a file, and its rows as they are asked for.
 
     Raises:
         ValueError: It has no parameters, or would take more than such files may. Rows raise it as
@@ -116,18 +120,20 @@ def read_parquet(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
     with _arrow_errors(path), closing(parquet.ParquetFile(path)) as file:
         metadata = file.schema_arrow.metadata or {}
         _check_columns(file, path.stat().st_size)
-    if _PARAMS not in metadata or _TRIAL not in metadata:
+    if PARAMS not in metadata or TRIAL not in metadata:
         raise ValueError(f"{path}: expected a trial's parameters in its metadata")
     try:
-        params = TrialParams.FromString(metadata[_PARAMS])
-        return metadata[_TRIAL].decode(), params, _parquet_rows(path)
+        params = TrialParams.FromString(metadata[PARAMS])
+        spaces = metadata.get(SPACES, b"").decode()
+        trial = LoggedTrial(metadata[TRIAL].decode(), actors_of(params.actors), params, spaces)
+        return trial, _parquet_rows(path)
     except (DecodeError, ValueError) as error:
         raise ValueError(f"{path}: expected a trial's parameters: {error}") from error
 
 
 def _check_columns(file: Any, size: int) -> None:
     """Raise a ValueError for a file whose metadata exceed a limit."""
-    if not file.schema_arrow.remove_metadata().equals(_schema()):
+    if not file.schema_arrow.remove_metadata().equals(log_schema()):
         raise ValueError("expected the columns of a data log, got other columns")
     if file.metadata.num_rows > size:
         raise ValueError(f"expected no more rows than bytes, got {file.metadata.num_rows}")
@@ -154,10 +160,12 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         # A value that many rows share is kept once until its row is read, however large it is.
         shared = [column.path for column in file.schema if column.physical_type == "BYTE_ARRAY"]
     with _arrow_errors(path), closing(parquet.ParquetFile(path, read_dictionary=shared)) as file:
-        for batch in file.iter_batches(_ROW_GROUP, use_threads=False):
-            for at in range(0, batch.num_rows, _ROWS):
-                for rows in _small(batch.slice(at, _ROWS)):
-                    yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+        for number in range(file.num_row_groups):
+            # Each by itself: pyarrow does not join dictionaries of several groups.
+            for batch in file.iter_batches(_ROW_GROUP, row_groups=[number], use_threads=False):
+                for at in range(0, batch.num_rows, _ROWS):
+                    for rows in _small(batch.slice(at, _ROWS)):
+                        yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
 
 
 def _small(rows: Any) -> Iterator[Any]:
@@ -193,24 +201,6 @@ def _to_structs(row: Row) -> Row:
     return {
         name: value._asdict() if isinstance(value, Packed) else value for name, value in row.items()
     }
-
-
-def _schema() -> Any:
-    pa = _pyarrow("pyarrow")
-    text, data, integer, flag = pa.string(), pa.binary(), pa.int64(), pa.bool_()
-    number, unsigned = pa.float32(), pa.uint64()
-    payload = pa.struct({"kind": text, "shape": pa.list_(unsigned), "data": data})
-    source = pa.struct({"sender": text, "value": number, "confidence": number})
-    reward = pa.struct({"tick": integer, "value": number, "sources": pa.list_(source)})
-    message = pa.struct({"sender": text, "tick": integer, "type": text, "data": data})
-    columns = {
-        **{"trial_id": text, "sample": integer, "tick": integer, "timestamp": unsigned},
-        **{"actor": text, "actor_class": text},
-        **{"observation": payload, "terminated": flag, "truncated": flag, "action": payload},
-        **{"rewards": pa.list_(reward), "messages": pa.list_(message)},
-        **{"user_id": text, "end_reason": text},
-    }
-    return pa.schema(columns)
 
 
 def _pyarrow(name: str) -> Any:

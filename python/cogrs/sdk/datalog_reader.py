@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cogrs.files import check_regular
-from cogrs.sdk.datalog import LoggedTrial
 from cogrs.sdk.datalog_jsonl import read_json_lines
 from cogrs.sdk.datalog_parquet import read_parquet
 from cogrs.sdk.datalog_row import samples_of
-from cogrs.sdk.wire import actors_of
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from cogrs.sdk.datalog import Sample
+    from cogrs.sdk.datalog import LoggedTrial, Sample
 
 _READERS = {".jsonl": read_json_lines, ".parquet": read_parquet}
 
@@ -44,10 +42,8 @@ def read_log(
     if where.suffix not in _READERS:
         raise ValueError(f"path: expected a .jsonl or .parquet file, got {where}")
     check_regular(where)
-    trial_id, params, rows = _READERS[where.suffix](where)
-    return LoggedTrial(trial_id, actors_of(params.actors), params), _named(
-        where, samples_of(rows, messages)
-    )
+    trial, rows = _READERS[where.suffix](where)
+    return trial, _named(where, samples_of(rows, messages))
 
 
 def _named(path: Path, samples: Iterator[Sample]) -> Iterator[Sample]:

@@ -147,12 +147,19 @@ def spread_size(array: Any) -> int:
         items = array.flatten()
         return _ITEM * len(items) + spread_size(items)
     if pyarrow.types.is_dictionary(kind):
-        compute = import_optional(
-            "pyarrow.compute", "Parquet files need pyarrow", "'cogrs[parquet]'"
-        )
-        lengths = compute.take(compute.binary_length(array.dictionary), array.indices)
-        return int(compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0)
+        return _spread_dictionary(array)
     return int(array.nbytes)
+
+
+def _spread_dictionary(array: Any) -> int:
+    # By NumPy, since pyarrow.compute takes as long to import as all of pyarrow.
+    values, indices = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
+    if not len(values):
+        return 0
+    if array.indices.null_count:
+        indices = indices[~np.isnan(indices)].astype(np.int64)
+    ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
+    return int(np.diff(ends)[indices].sum(dtype=np.int64))
 
 
 def samples_of(rows: Iterable[Row], classes: Sequence[type[Message]]) -> Iterator[Sample]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from cogrs.sdk.trial import Message, ReceivedMessage, Reward, Trial
+    from cogrs.space_json import ActorSpaces
 
 
 @dataclass(slots=True)
@@ -55,6 +57,10 @@ class Environment:
     """Actors that watch and do not act: names, "class.*" for those of a class, or "*". Their
     answers are left out of `actions`. `start` may set it. The orchestrator's option `observer` of
     an actor keeps ticks from waiting for it."""
+
+    spaces: Mapping[str, ActorSpaces] = MappingProxyType({})
+    """Gymnasium spaces of actors by name, which data logs keep with the trial: see
+    `LoggedTrial.spaces`. `start` may set it. Only Gymnasium's own kinds of spaces can be kept."""
 
     def start(self, trial: Trial) -> Any:
         """Start an episode.

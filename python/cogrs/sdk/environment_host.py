@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from time import time_ns
@@ -16,6 +17,7 @@ from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
 from cogrs.sdk.trial import ENVIRONMENT
 from cogrs.sdk.wire import expanded, messages_of, rewards_of, started_trial
+from cogrs.space_json import actor_spaces_to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from cogrs.sdk.codecs import CodecRegistry
     from cogrs.sdk.trial import Actor, Trial
     from cogrs.threads import ThreadPool
+
+_log = logging.getLogger("cogrs.sdk")
 
 
 class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
@@ -45,7 +49,7 @@ class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
         trial = started_trial(trial_id, ENVIRONMENT, request)
         component = _HostedEnvironment(trial, self._codecs, self.components.threads)
         reply = await self._start((trial_id,), component, partial(component.start, make))
-        return pb.EnvStartReply(observation_set=reply.observation_set)
+        return pb.EnvStartReply(observation_set=reply.observation_set, spaces=component.spaces)
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
@@ -63,6 +67,16 @@ class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
         return await self._end((trial_id,), lambda it: it.end(request.action_set.actions))
 
 
+def _spaces_of(environment: Environment) -> str:
+    """Return an environment's spaces as JSON; "" and a warning if they cannot be kept."""
+    try:
+        return actor_spaces_to_json(getattr(environment, "spaces", None) or {})
+    except (TypeError, ValueError) as error:
+        name = type(environment).__name__
+        _log.warning("%s: its spaces are not kept by data logs: %s", name, error)
+        return ""
+
+
 class _HostedEnvironment(HostedComponent[Environment]):
     def __init__(self, trial: Trial, codecs: CodecRegistry, threads: ThreadPool) -> None:
         super().__init__(component_name(trial.id), threads)
@@ -70,12 +84,15 @@ class _HostedEnvironment(HostedComponent[Environment]):
         self._codecs = codecs
         self._tick = 0
         self._observers: frozenset[str] = frozenset()
+        self.spaces = ""
+        """Spaces of the actors, as `cogrs.space_json` keeps them."""
 
     async def start(self, make: Callable[[], Environment]) -> pb.EnvActionReply:
         async def start(environment: Environment) -> pb.EnvActionReply:
             update = _checked(await self.call_method(environment.start, self._trial))
             watching = getattr(environment, "observers", ())
             self._observers = frozenset(expanded("observers", watching, self._trial.actors))
+            self.spaces = _spaces_of(environment)
             if update.final or update.rewards or update.messages:
                 raise ValueError("update: expected only observations at the start")
             return self._reply(update)

@@ -13,6 +13,7 @@ from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.space import carried, carried_mask, check_names, fitting, observed_info_keys
 from cogrs.sdk.wire import expanded
+from cogrs.space_json import ActorSpaces
 from cogrs.validation import check_kind, check_text
 
 if TYPE_CHECKING:
@@ -169,6 +170,9 @@ class GymnasiumEnvironment(Environment):
         self._env = self._make()
         check_names(self._env.observation_space, "observation_space")
         check_names(self._env.action_space, "action_space")
+        self.spaces = {
+            self._player: ActorSpaces(self._env.observation_space, self._env.action_space)
+        }
         self._mask_layout = MaskLayout.of(self._env.action_space)
         observation, info = self._env.reset(seed=self._seed)
         self._observe(observation, info)

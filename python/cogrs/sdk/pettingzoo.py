@@ -14,6 +14,7 @@ from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.pettingzoo_game import game_of
 from cogrs.sdk.space import check_names, fitting, in_form, observed_info_keys
 from cogrs.sdk.wire import expanded
+from cogrs.space_json import ActorSpaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -140,6 +141,11 @@ class PettingZooEnvironment(Environment):
         self._cast = _Casting(players, list(env.agents), possible)
         for agent in env.agents:
             check_names(env.action_space(agent), f"action_space of {agent!r}")
+        self.spaces = {
+            actor: ActorSpaces(env.observation_space(agent), env.action_space(agent))
+            for actor, agent in self._cast.agents.items()
+            if agent in env.agents  # others may have no spaces before they come
+        }
         self._frames.capture(env, self._tick)
         return self._update(outcome)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cogrs.api.environment_pb2 import EnvActionReply
+from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
 from tests.orchestrator.world import World, message, reward, texts, values
 
 
@@ -23,7 +23,16 @@ def test_log_gets_parameters_first_as_soon_as_the_trial_runs() -> None:
     assert world.log.calls == []
     world.run()
     assert world.log.names == ["params"]
-    assert world.log.of("params") == [world.trial.params]
+    assert world.log.of("params") == [(world.trial.params, "")]
+
+
+def test_log_gets_the_spaces_of_the_environment_with_the_parameters() -> None:
+    world = World(log=True)
+    told = EnvStartReply(observation_set=world.observations(0), spaces="its spaces")
+    world.environment.events.started(told)
+    for agent in world.agents:
+        agent.events.started()
+    assert world.log.of("params") == [(world.trial.params, "its spaces")]
 
 
 def test_log_gets_one_sample_more_than_there_are_replies() -> None:

@@ -93,7 +93,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"trial_params": [1]}, "trial_params: expected a section, got list"),
     ({"trial": {"pre_hooks": "a:1"}}, "trial.pre_hooks: expected a list of strings, got 'a:1'"),
     ({"trial": {"pre_hooks": ["client"]}}, "trial.pre_hooks: expected endpoint"),
-    ({"datalog": {"type": "file"}}, "datalog.type: expected 'grpc' or 'none', got 'file'"),
+    ({"datalog": {"type": "file"}}, "datalog.type: expected 'grpc', 'store' or 'none', got 'file'"),
     ({"datalog": {"type": "grpc"}}, "datalog.url: expected an endpoint"),
     ({"datalog": {"type": "grpc", "url": "x"}}, "datalog.url: expected endpoint"),
     ({"datalog": {"fields": {"exclude": ["reward"]}}}, "datalog.fields.exclude: .*'reward'"),

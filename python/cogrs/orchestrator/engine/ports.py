@@ -112,8 +112,8 @@ class ReaderPort(Protocol):
 class LogPort(Protocol):
     """Reaches the data log of one trial; a log that cannot keep up loses samples."""
 
-    def params(self, params: TrialParams) -> None:
-        """Open the stream."""
+    def params(self, params: TrialParams, spaces: str = "") -> None:
+        """Open the stream; `spaces` are those that the environment told."""
 
     def sample(self, sample: DatalogSample) -> None:
         """Send a sample."""

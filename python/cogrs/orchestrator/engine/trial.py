@@ -109,7 +109,7 @@ class Trial(TrialRecord):
         if fault:
             self.end(f"environment: OnStart: {fault}", failed=True)
             return
-        self.latest = reply.observation_set
+        self.latest, self._log_recorder.spaces = reply.observation_set, reply.spaces
         self._run()
 
     def actor_ready(self) -> None:

@@ -33,13 +33,16 @@ class TrialLogRecorder:
         self._sample: DatalogSample | None = None
         self._actors = 0
         self._started = False
+        self.spaces = ""
+        """What the environment told of its spaces before the start."""
 
     def start(self, params: TrialParams) -> None:
-        """Send the parameters; samples follow."""
+        """Send the parameters and spaces; samples follow."""
         self._actors = len(params.actors)
         self._started = True
+        spaces, self.spaces = self.spaces, ""
         if self._port is not None:
-            self._port.params(params)
+            self._port.params(params, spaces)
 
     def begin_sample(
         self, observations: ObservationSet | None, periods: Iterable[ActorPeriodData]

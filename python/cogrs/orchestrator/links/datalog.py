@@ -60,10 +60,10 @@ class LogLink:
         self.lost = 0
         """Samples that were not sent."""
 
-    def params(self, params: TrialParams) -> None:
-        """Open the stream."""
+    def params(self, params: TrialParams, spaces: str = "") -> None:
+        """Open the stream; `spaces` are those that the environment told."""
         self._sender = self._context.tasks.spawn(self._run())
-        self._put(LogExporterSampleRequest(trial_params=params))
+        self._put(LogExporterSampleRequest(trial_params=params, spaces=spaces))
 
     def sample(self, sample: DatalogSample) -> None:
         """Send a sample."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,18 +20,22 @@ from cogrs.orchestrator.links.environment import EnvironmentLink
 from cogrs.orchestrator.links.hook import HookLink
 from cogrs.orchestrator.links.link import LinkContext
 from cogrs.orchestrator.links.remote import RemoteAgent, RemoteEnvironment, RemoteHook, RemoteLog
+from cogrs.orchestrator.links.store import StoreLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.store.writer import StoreWriter
     from cogrs.tls import ClientTls
 
 T = TypeVar("T")
 
 _STOP = 0.5
 """Seconds beyond their grace in which local components stop."""
+_STORE = 0.4
+"""Minimum seconds for a store to write the rest; then it goes to journals, which takes less."""
 
 
 def _no_fault(_target: str) -> str | None:
@@ -46,6 +51,7 @@ class LinkFactory:
         local: Mapping[str, Any],
         log: Endpoint | None = None,
         *,
+        store: StoreWriter | None = None,
         tls: ClientTls | None = None,
         find_fault: Callable[[str], str | None] = _no_fault,
         metadata_for: Callable[[str], Metadata] = lambda _target: (),
@@ -53,12 +59,14 @@ class LinkFactory:
         """Create a factory that has opened no channel yet.
 
         `local` are the components of this process by name, see `component`; `log` is the endpoint
-        of the data log. `find_fault` returns why `host:port` is not allowed, or None if it is;
-        `metadata_for` the metadata of calls to it, besides the trial.
+        of the data log, `store` the store in its place. `find_fault` returns why `host:port` is not
+        allowed, or None if it is; `metadata_for` the metadata of calls to it, besides the trial.
         """
         self._settings = settings
         self._local = local
         self._log = log
+        self.store = store
+        """The store that trials are logged to, or None."""
         self._find_fault = find_fault
         self.logs = LogCounters()
         """Counters over all data logs."""
@@ -85,8 +93,10 @@ class LinkFactory:
         component, context = self._reach(trial_id, endpoint, RemoteAgent)
         return AgentLink(trial_id, name, component, events, self._settings, context)
 
-    def log(self, trial_id: str) -> LogLink | None:
-        """Return a port to the data log, or None without one."""
+    def log(self, trial_id: str) -> LogLink | StoreLink | None:
+        """Return a port to the data log or store, or None without one."""
+        if self.store is not None:
+            return StoreLink(trial_id, self.store)
         if self._log is None:
             return None
         component, context = self._reach(trial_id, self._log, RemoteLog)
@@ -110,7 +120,18 @@ class LinkFactory:
         self._tasks.cancel()
         await self._stop_components(max(until - time.monotonic(), 0.0))
         await self._tasks.close()
+        await self._close_store(max(until - time.monotonic(), _STORE))
         await self._channels.close()
+
+    async def _close_store(self, seconds: float) -> None:
+        if self.store is None:
+            return
+        closed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self.store.begin_close(seconds, lambda: loop.call_soon_threadsafe(closed.set))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds + _STOP):
+                await closed.wait()
 
     async def _stop_components(self, grace: float) -> None:
         components = {id(each): each for each in self._local.values()}.values()

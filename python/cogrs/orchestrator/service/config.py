@@ -24,6 +24,7 @@ from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.security_config import NAMES, read_security
 from cogrs.orchestrator.service.user_types import UserTypes
 from cogrs.shown import shown
+from cogrs.store.location import Location, locate
 from cogrs.validation import check_flag, check_kind, check_named, check_text
 from cogrs.yaml_document import check_document, parse_yaml
 
@@ -35,7 +36,7 @@ _KNOWN = {
     "import": ("proto", "descriptor_set"),
     "trial": ("config_type", "pre_hooks", "accept_params"),
     "environment": ("config_type",),
-    "datalog": ("type", "url", "fields"),
+    "datalog": ("type", "url", "files", "fields"),
     "datalog.fields": ("exclude",),
     "security": NAMES,
 }
@@ -58,6 +59,8 @@ class Config:
     """Options of actors by class, for those that the ones by name leave out."""
     log_url: str = ""
     """Endpoint of the data log, or ""."""
+    store: Location | None = None
+    """The store that trials are logged to, in place of a data log; see `cogrs.store.locate`."""
     log_exclude: tuple[str, ...] = ()
     """Fields of samples that the data log does not get."""
     accept_params: bool = False
@@ -79,6 +82,9 @@ class Config:
         if self.classes is not None:
             _check_strings("classes", self.classes)
         check_text("log_url", self.log_url)
+        check_kind("store", self.store, Location | None, "a Location or None")
+        if self.store is not None and self.log_url:
+            raise ValueError("store: expected either a store or a data log, got both")
         check_flag("accept_params", self.accept_params)
         check_kind("security", self.security, Security | None, "a Security or None")
         for where in ("actor_options", "class_options"):
@@ -154,11 +160,13 @@ def _parse(content: Any, root: Path) -> Config:
     kind = _read(content, "datalog.type", object)
     if kind is None:
         kind = "none"
-    if kind not in ("none", "grpc"):
-        raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {shown(kind)}")
+    if kind not in ("none", "grpc", "store"):
+        raise ValueError(f"datalog.type: expected 'grpc', 'store' or 'none', got {shown(kind)}")
     url = _read(content, "datalog.url", str) or ""
-    if kind == "grpc" and not url:
-        raise ValueError("datalog.url: expected an endpoint, got none")
+    if kind != "none" and not url:
+        expected = "an endpoint" if kind == "grpc" else "a store, such as file:runs/trials"
+        raise ValueError(f"datalog.url: expected {expected}, got none")
+    files = _read(content, "datalog.files", str)
     classes = _classes(content.get("actor_classes"))
     descriptor_set = _read(content, "import.descriptor_set", str)
     types = UserTypes(root, _read_strings(content, "import.proto"), descriptor_set)
@@ -176,6 +184,7 @@ def _parse(content: Any, root: Path) -> Config:
         security=security or None,
         classes=None if classes is None else frozenset(classes),
         log_url=url if kind == "grpc" else "",
+        store=locate(url, files, "datalog.url") if kind == "store" else None,
         log_exclude=_read_strings(content, "datalog.fields.exclude"),
     )
 

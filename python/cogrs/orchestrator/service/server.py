@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cogrs.orchestrator.service.stats import OrchestratorStats
+    from cogrs.store.location import Location
+    from cogrs.store.writer import StoreWriter
     from cogrs.tls import ServerTls
 
 _LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
@@ -98,7 +100,12 @@ class Server(AsyncCloseable):
     """A running orchestrator."""
 
     def __init__(
-        self, config: Config, settings: Settings, local: Mapping[str, Any], security: Security
+        self,
+        config: Config,
+        settings: Settings,
+        local: Mapping[str, Any],
+        security: Security,
+        store: StoreWriter | None = None,
     ) -> None:
         """Create an orchestrator that does not listen yet."""
         log = parse_endpoint("datalog.url", config.log_url) if config.log_url else None
@@ -109,6 +116,7 @@ class Server(AsyncCloseable):
             settings,
             local,
             log,
+            store=store,
             tls=security.link_tls,
             find_fault=security.find_fault,
             metadata_for=security.link_metadata,
@@ -285,6 +293,13 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
     return answer.result()
 
 
+async def _opened(location: Location) -> StoreWriter:
+    """Open a store; a thread does it, as trials of killed orchestrators may be taken in first."""
+    from cogrs.store.writer import StoreWriter
+
+    return await asyncio.to_thread(StoreWriter, location)
+
+
 async def serve(
     config: Config | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
@@ -316,7 +331,8 @@ async def serve(
         The server. Stop it, or use it as an asynchronous context manager.
 
     Raises:
-        OSError: A port is taken, or a file cannot be read.
+        ImportError: The configuration has a store, and pyarrow or psycopg is not installed.
+        OSError: A port is taken, a file cannot be read, or the store cannot be written.
         TypeError: An argument has the wrong type.
         ValueError: The configuration is invalid, a port is out of range, or remote peers reach an
             orchestrator that is not secured.
@@ -337,9 +353,14 @@ async def serve(
     elif changes:
         raise ValueError(f"{', '.join(changes)}: expected as fields of `security` only, got both")
     security.check_listen(host)
+    store = await _opened(config.store) if config.store is not None else None
     try:
-        server = Server(config, settings, local, security)
-    except InvalidError as error:
-        raise ValueError(str(error)) from error
+        server = Server(config, settings, local, security, store)
+    except BaseException as error:
+        if store is not None:
+            store.begin_close(0.0)
+        if isinstance(error, InvalidError):
+            raise ValueError(str(error)) from error
+        raise
     await server.start(host, port, actor_port)
     return server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.orchestrator.engine.state import State
 
@@ -51,7 +51,8 @@ def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorSt
     for trial in orchestrator.trials():
         states[trial.state.name] += 1
         awaited.update(trial.awaited())
-    metrics, logs = orchestrator.metrics, links.logs
+    metrics = orchestrator.metrics
+    logs: list[Any] = [links.logs] if links.store is None else [links.logs, links.store]
     return OrchestratorStats(
         trials=dict(states),
         awaited=dict(awaited),
@@ -62,7 +63,7 @@ def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorSt
         tick_seconds=metrics.tick_seconds,
         tick_buckets=tuple(metrics.tick_buckets),
         dropped=dict(metrics.dropped),
-        log_waiting=logs.waiting,
-        log_waiting_bytes=logs.waiting_bytes,
-        log_lost=logs.lost,
+        log_waiting=sum(each.waiting for each in logs),
+        log_waiting_bytes=sum(each.waiting_bytes for each in logs),
+        log_lost=sum(each.lost for each in logs),
     )

@@ -1,0 +1,31 @@
+"""The columns of data logs in Parquet files; needs pyarrow."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from cogrs.optional_dependency import import_optional
+
+TRIAL, PARAMS, SPACES = b"cogrs.trial_id", b"cogrs.params", b"cogrs.spaces"
+"""Keys of a file's metadata. Files of version 0.1.0 have no spaces."""
+
+
+@lru_cache(1)
+def log_schema() -> Any:
+    """Return the columns of a data log, a row for each actor at each tick."""
+    pa = import_optional("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")
+    text, data, integer, flag = pa.string(), pa.binary(), pa.int64(), pa.bool_()
+    number, unsigned = pa.float32(), pa.uint64()
+    payload = pa.struct({"kind": text, "shape": pa.list_(unsigned), "data": data})
+    source = pa.struct({"sender": text, "value": number, "confidence": number})
+    reward = pa.struct({"tick": integer, "value": number, "sources": pa.list_(source)})
+    message = pa.struct({"sender": text, "tick": integer, "type": text, "data": data})
+    columns = {
+        **{"trial_id": text, "sample": integer, "tick": integer, "timestamp": unsigned},
+        **{"actor": text, "actor_class": text},
+        **{"observation": payload, "terminated": flag, "truncated": flag, "action": payload},
+        **{"rewards": pa.list_(reward), "messages": pa.list_(message)},
+        **{"user_id": text, "end_reason": text},
+    }
+    return pa.schema(columns)

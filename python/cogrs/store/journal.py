@@ -1,0 +1,173 @@
+"""Journals: what arrived of a trial that has not ended, for the case that the process is killed.
+
+A journal is appended to as often as `FLUSH` says, without waiting for the disk: what was written
+survives the process. It is a sequence of frames: length, CRC-32, bytes. The first frame is JSON,
+the others are `LogExporterSampleRequest` messages. A frame that was cut short ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
+from cogrs.store.trial_columns import TrialColumns
+from cogrs.store.trial_file import metadata_of, write_trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+    from cogrs.api.common_pb2 import TrialParams
+    from cogrs.store.record import TrialRecord
+    from cogrs.store.session import Session
+
+FLUSH = 0.4
+"""Seconds between two writes to the journals."""
+
+_FRAME = struct.Struct("<II")
+_ROWS, _BYTES = 4_096, 64 << 20
+"""Rows, or bytes, that are written to a file together."""
+
+
+class OpenTrial:
+    """A trial that is being logged: the samples that came since its journal was written."""
+
+    def __init__(self, trial_id: str, params: TrialParams, spaces: str, started: float) -> None:
+        """Create one with its parameters; `started` is in seconds since the Unix epoch."""
+        self.trial_id = trial_id
+        self.params = params
+        self.spaces = spaces
+        self.started = started
+        self.ended: float | None = None
+        """When it ended, likewise; None if it has not, or was cut off."""
+        self.whole = True
+        """Whether all of its samples came."""
+        self.samples: list[tuple[DatalogSample, int]] = []
+        """Samples that are not in the journal, with their bytes."""
+        self.journaled = 0
+        """Samples that are."""
+        self._journal: Path | None = None
+
+    def flush(self, session: Session) -> None:
+        """Write the samples that came to the journal.
+
+        Raises:
+            OSError: They cannot be written; they stay in memory.
+        """
+        if not self.samples:
+            return
+        path = self._journal or session.new_journal()
+        frames = [] if self._journal else self._head()
+        for sample, _ in self.samples:
+            frames.append(LogExporterSampleRequest(sample=sample).SerializeToString())
+        _append(path, frames)
+        self._journal = path
+        self.journaled += len(self.samples)
+        self.samples.clear()
+
+    def store(self, session: Session, folder: Path) -> TrialRecord:
+        """Write the trial's file, and return its row.
+
+        Raises:
+            OSError: It cannot be written; the journal stays.
+            ValueError: Its id cannot be the name of a file.
+        """
+        columns = TrialColumns(self.trial_id, self.params)
+        path = session.place(self.trial_id)
+        metadata = metadata_of(self.trial_id, self.params, self.spaces)
+        size, checksum = write_trial(path, metadata, self._tables(columns))
+        whole = self.whole and bool(columns.summary.end_reason)
+        last = columns.summary.last_timestamp
+        ended = self.ended or (last / 1e9 if last and whole else None)
+        return columns.summary.record(
+            str(path.relative_to(folder)),
+            size,
+            checksum,
+            started=self.started,
+            ended=ended,
+            partial=not whole,
+        )
+
+    def forget(self) -> None:
+        """Remove the journal, once the trial's row is written or nothing is to be kept."""
+        if self._journal is not None:
+            self._journal.unlink(missing_ok=True)
+            self._journal = None
+
+    def _head(self) -> list[bytes]:
+        head = {"trial_id": self.trial_id, "started": self.started}
+        params = LogExporterSampleRequest(trial_params=self.params, spaces=self.spaces)
+        return [json.dumps(head).encode(), params.SerializeToString()]
+
+    def _tables(self, columns: TrialColumns) -> Iterator[Any]:
+        for sample in self._all():
+            columns.add(sample)
+            if columns.rows >= _ROWS or columns.size >= _BYTES:
+                yield columns.take()
+        if columns.rows:
+            yield columns.take()
+
+    def _all(self) -> Iterator[DatalogSample]:
+        if self._journal is not None:
+            for number, frame in enumerate(_frames(self._journal)):
+                if number > 1:
+                    yield LogExporterSampleRequest.FromString(frame).sample
+        for sample, _ in self.samples:
+            yield sample
+
+
+def read_journal(path: Path) -> OpenTrial | None:
+    """Return the trial of a journal that a killed process left; None if nothing of it arrived.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    frames = _frames(path)
+    try:
+        head = json.loads(next(frames))
+        request = LogExporterSampleRequest.FromString(next(frames))
+        started = float(head["started"])
+        trial = OpenTrial(str(head["trial_id"]), request.trial_params, request.spaces, started)
+    except (DecodeError, KeyError, StopIteration, TypeError, ValueError):
+        return None  # cut short before its first sample
+    trial._journal = path
+    trial.journaled = sum(1 for _ in frames)
+    return trial if trial.journaled else None
+
+
+def _append(path: Path, frames: list[bytes]) -> None:
+    """Append all of the frames, or nothing: what a full disk cut short is taken back."""
+    data = b"".join(
+        part for each in frames for part in (_FRAME.pack(len(each), zlib.crc32(each)), each)
+    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    file = os.open(path, flags, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(file, view) :]
+        except BaseException:
+            os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    """Yield the frames of a journal up to the first that is damaged."""
+    with path.open("rb") as file:
+        while len(head := file.read(_FRAME.size)) == _FRAME.size:
+            length, checksum = _FRAME.unpack(head)
+            frame = file.read(length)
+            if len(frame) != length or zlib.crc32(frame) != checksum:
+                return
+            yield frame

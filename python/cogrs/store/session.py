@@ -1,0 +1,145 @@
+"""The folder of one writer of a store: its files, its journals, and a lock for as long as it lives.
+
+The system releases the lock when the process ends, however it ends. So a folder that still has its
+lock file, with nobody holding the lock, is of a writer that was killed: see `recovery.py`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TRIALS = "trials"
+"""The folder of all sessions in a store."""
+SUFFIX, PART, REMOVED = ".parquet", ".part", ".removed"
+
+_LOCK, _JOURNALS = "lock", "journal"
+_CHUNK = 1_000
+"""Files per folder."""
+_SAFE = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
+
+
+class Session:
+    """The folder of one writer."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        """Use a folder whose lock file is held."""
+        self.folder = folder
+        self._lock = lock
+        self._placed = 0
+        self._journals = 0
+
+    @classmethod
+    def begin(cls, store: Path) -> Session:
+        """Make the folder of a new writer.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:8]}"
+        folder = store / TRIALS / name
+        (folder / _JOURNALS).mkdir(parents=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return cls(folder, lock)
+
+    @classmethod
+    def take_over(cls, folder: Path) -> Session | None:
+        """Return the session of a writer that was killed; None if it lives, or ended well."""
+        with suppress(OSError):
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Another process may have taken it in, and removed the file, a moment ago.
+                if os.path.exists(folder / _LOCK):
+                    return cls(folder, lock)
+            except OSError:
+                pass
+            os.close(lock)
+        return None
+
+    def place(self, trial_id: str) -> Path:
+        """Return where the file of the next trial goes, in a folder that exists.
+
+        Raises:
+            OSError: The folder cannot be made.
+            ValueError: The id cannot be the name of a file.
+        """
+        check_file_name(trial_id)
+        chunk = self.folder / f"{self._placed // _CHUNK:06}"
+        if self._placed % _CHUNK == 0 or not chunk.exists():
+            chunk.mkdir(exist_ok=True)
+        self._placed += 1
+        return chunk / f"{trial_id}{SUFFIX}"
+
+    def new_journal(self) -> Path:
+        """Return the path of another journal."""
+        self._journals += 1
+        return self.folder / _JOURNALS / f"{self._journals:08}"
+
+    def journals(self) -> list[Path]:
+        """Return the journals that are there, the oldest first."""
+        with suppress(FileNotFoundError):
+            return sorted((self.folder / _JOURNALS).iterdir())
+        return []
+
+    def told_committed(self) -> int:
+        """Return the number of the first chunk that may have files without a row."""
+        with suppress(OSError, ValueError):
+            return int(os.pread(self._lock, 32, 0) or b"0")
+        return 0
+
+    def tell_committed(self, path: Path) -> None:
+        """Note that all files up to this one have their rows, so that nobody looks again."""
+        os.pwrite(self._lock, path.parent.name.encode(), 0)
+
+    def continue_after(self, chunks: int) -> None:
+        """Place files in another chunk than any that is there."""
+        self._placed = chunks * _CHUNK
+
+    def end(self, *, keep: bool = False) -> None:
+        """Release the lock; with `keep` leave the folder to recovery."""
+        if not keep:
+            shutil.rmtree(self.folder / _JOURNALS, ignore_errors=True)
+            with suppress(OSError):
+                (self.folder / _LOCK).unlink()
+            with suppress(OSError):
+                self.folder.rmdir()  # which only works if it is empty
+        os.close(self._lock)
+
+
+def check_file_name(trial_id: str) -> None:
+    """Raise a ValueError for an id that cannot be the name of a file."""
+    if not _SAFE.fullmatch(trial_id):
+        expected = "at most 200 letters, digits, '-', '_', '.'"
+        raise ValueError(f"trial id: expected {expected}; got {trial_id[:200]!r}")
+
+
+def sessions(store: Path) -> list[Path]:
+    """Return the folders of all writers, the oldest first."""
+    try:
+        return sorted(each for each in (store / TRIALS).iterdir() if each.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def unfinished(store: Path) -> list[Path]:
+    """Return the folders of writers that live, or were killed."""
+    return [each for each in sessions(store) if (each / _LOCK).exists()]
+
+
+def files_of(session: Path, first: int = 0) -> Iterator[Path]:
+    """Yield the files of a session, from a chunk on, those that were left incomplete included."""
+    for chunk in sorted(session.iterdir()):
+        if chunk.name.isdigit() and int(chunk.name) >= first:
+            yield from sorted(chunk.iterdir())

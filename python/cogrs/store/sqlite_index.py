@@ -1,0 +1,147 @@
+"""The index of a store in SQLite: a file in its folder, which several processes may use."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cogrs.store.index import FETCHED, TrialIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+NAME = "index.sqlite"
+"""The file's name in the folder of a store."""
+
+
+class SqliteIndex(TrialIndex):
+    """Trials in a file of SQLite."""
+
+    errors = (sqlite3.Error,)
+
+    def __init__(self, path: Path, *, create: bool = False, patience: float = 10.0) -> None:
+        """Open an index.
+
+        Args:
+            path: The file.
+            create: Create it if it is missing.
+            patience: Seconds to wait for another process that writes.
+
+        Raises:
+            OSError: It is missing, or cannot be read; with `create`, it cannot be written.
+            ValueError: It is not an index of trials, or of a newer version.
+        """
+        super().__init__(str(path))
+        self.read_only = False
+        if not create and not path.exists():
+            raise FileNotFoundError(
+                f"{path.parent}: expected a store of trials, got no {path.name}"
+            )
+        mode = "rwc" if create else "rw"
+        try:
+            self._connection = self._connected(path, mode, patience)
+            with ExitStack() as undo:
+                undo.callback(self.close)
+                try:
+                    self._begin(write=True)
+                except sqlite3.OperationalError as error:
+                    if create or _is_busy(error):
+                        raise
+                    self._connection.close()
+                    self._connection = self._read_only(path, patience)
+                undo.pop_all()
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{path}: expected an index of trials: {error}") from error
+
+    def _connected(self, path: Path, mode: str, patience: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            timeout=patience,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode").fetchone()  # reads the file's header
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _begin(self, *, write: bool) -> None:
+        if write:
+            self._query("PRAGMA journal_mode = WAL")
+            # A commit survives the end of the process, and not every loss of power.
+            self._query("PRAGMA synchronous = NORMAL")
+            self._query("BEGIN IMMEDIATE")
+            self._query("ROLLBACK")
+        self._query("PRAGMA cache_size = -65536")
+        if write:
+            self.prepare()
+        else:
+            self._check_version()
+
+    def _read_only(self, path: Path, patience: float) -> sqlite3.Connection:
+        """Return a connection to a file in a folder that cannot be written."""
+        self.read_only = True
+        for mode in ("ro", "ro&immutable=1"):
+            connection = self._connected(path, mode, patience)
+            self._connection = connection
+            try:
+                self._begin(write=False)
+                return connection
+            except sqlite3.OperationalError:
+                connection.close()
+                if mode != "ro":
+                    raise
+        raise AssertionError("unreachable")
+
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self._connection.execute(sql, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do all that is inside or nothing, and nobody else's writing meanwhile."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self._query("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._query("COMMIT")
+            except BaseException:
+                self._forget()
+                if self._connection.in_transaction:
+                    self._query("ROLLBACK")
+                raise
+
+    def _stream(self, sql: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        with self._lock:
+            cursor = self._query(sql, values)
+        while True:
+            with self._lock:
+                rows = cursor.fetchmany(FETCHED)
+            if not rows:
+                return
+            yield from rows
+
+    def _has_tables(self) -> bool:
+        found = self._query("SELECT name FROM sqlite_master WHERE name = 'cogrs_store'").fetchall()
+        return bool(found)
+
+    def close(self) -> None:
+        """Disconnect."""
+        with self._lock:
+            self._connection.close()
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )

@@ -1,0 +1,152 @@
+"""Processes that are killed: all that is older than a second is in the store, whole or partial."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+from cogrs.store import open_store
+from cogrs.store.journal import read_journal
+from cogrs.store.location import Location
+from cogrs.store.session import Session, unfinished
+from cogrs.store.writer import StoreWriter
+from tests.store.kill import check, killed
+from tests.store.trials import DONE, open_trial, params, sample, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONG = settings.get_current_profile_name() == "soak"
+
+
+@pytest.mark.parametrize("seed", range(200 if LONG else 3))
+def test_writer_that_is_killed_leaves_whole_and_partial_trials_and_nothing_else(folder, seed):
+    seconds = random.Random(seed).uniform(0.0, 2.5)
+    told, at = killed(folder, seconds)
+    found = check(folder, told, at)
+    assert not unfinished(folder)
+    assert not list(folder.rglob("*.part"))
+    assert len(found) <= len({trial for _, trial, _, _ in told}) + 1
+
+
+def test_store_that_was_taken_in_twice_by_different_processes_has_each_trial_once(folder):
+    told, at = killed(folder, 1.5)
+    first = check(folder, told, at)
+    assert first
+    told, at = killed(folder, 0.5, name="u")
+    assert first.keys() < check(folder, told, at).keys() | {"u"}
+
+
+def test_journals_of_a_writer_that_lives_are_left_alone(folder):
+    writer = StoreWriter(Location(folder), flush=0.05)
+    log = writer.begin("t1", params(), "")
+    log.sample(sample(0))
+    deadline = time.monotonic() + 30
+    while not list(folder.glob("trials/*/journal/*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with open_store(folder) as store:
+        assert list(store.trials()) == []
+    assert len(unfinished(folder)) == 1
+    for each in samples(2)[1:]:
+        log.sample(each)
+    log.close()
+    writer.close()
+    with open_store(folder) as store:
+        assert [(each.ticks, each.partial) for each in store.trials()] == [(2, False)]
+
+
+def left_behind(folder: Path, *trials) -> Session:
+    """Return the session of a writer that wrote journals of these trials, and then was killed."""
+    session = Session.begin(folder)
+    for trial in trials:
+        trial.flush(session)
+    os.close(session._lock)  # as the system does
+    return session
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40, 200])
+def test_journal_that_was_cut_short_gives_the_samples_before_the_cut(folder, cut):
+    trial = open_trial("t1")
+    trial.samples = [(each, 1) for each in samples(6)[:5]]
+    with open_store(folder, create=True):
+        session = left_behind(folder, trial)
+    (journal,) = session.journals()
+    journal.write_bytes(journal.read_bytes()[:-cut])
+    with open_store(folder) as store:
+        (found,) = store.trials()
+        assert found.partial
+        read = [each.tick for each in store.read("t1")[1]]
+        assert read == list(range(len(read)))
+        assert 1 <= len(read) < 5
+        assert len(read) == 4 or cut > 40
+
+
+def test_journal_without_a_sample_leaves_no_trial(folder):
+    with open_store(folder, create=True):
+        session = Session.begin(folder)
+        session.new_journal().write_bytes(b"")
+        session.new_journal().write_bytes(b"\xff" * 100)
+        os.close(session._lock)
+    assert [read_journal(each) for each in session.journals()] == [None, None]
+    with open_store(folder) as store:
+        assert list(store.trials()) == []
+    assert not unfinished(folder)
+
+
+def test_journal_of_a_trial_that_had_ended_gives_a_whole_trial(folder):
+    trial = open_trial("t1")
+    trial.samples = [(each, 1) for each in samples(3)]
+    with open_store(folder, create=True):
+        left_behind(folder, trial)
+    with open_store(folder) as store:
+        (found,) = store.trials()
+    assert (found.partial, found.end_reason, found.ticks) == (False, DONE, 3)
+    assert found.started.timestamp() == pytest.approx(trial.started)
+
+
+def test_file_whose_row_was_not_written_is_taken_in_and_its_journal_removed(folder):
+    trial = open_trial("t1")
+    trial.samples = [(each, 1) for each in samples(3)]
+    with open_store(folder, create=True):
+        session = left_behind(folder, trial)
+    trial.store(session, folder)
+    (session.folder / "000000" / "t2.parquet.part").write_bytes(b"cut short")
+    with open_store(folder) as store:
+        assert [each.trial_id for each in store.trials()] == ["t1"]
+        assert list(store.verify()) == []
+    assert [each.name for each in folder.rglob("*") if each.is_file()].count("t1.parquet") == 1
+    assert not list(folder.rglob("*.part"))
+
+
+def test_file_that_cannot_be_read_does_not_keep_the_store_from_opening(folder, caplog):
+    with open_store(folder, create=True):
+        session = left_behind(folder)
+    place = session.place("t1")
+    place.write_bytes(b"not Parquet")
+    with open_store(folder) as store:
+        assert list(store.trials()) == []
+        assert [each.kind for each in store.verify()] == ["unlisted"]
+    assert "not taken in" in caplog.text
+
+
+def test_recovery_looks_only_at_files_that_may_lack_a_row(folder, store):
+    writer = StoreWriter(Location(folder))
+    session = writer._session
+    log = writer.begin("t1", params(), "")
+    for each in samples(1):
+        log.sample(each)
+    log.close()
+    deadline = time.monotonic() + 30
+    while not os.pread(session._lock, 32, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert session.told_committed() == 0
+    session.tell_committed(session.folder / "000007" / "x.parquet")
+    assert session.told_committed() == 7
+    writer.close()
