@@ -29,14 +29,15 @@ REPEATS = 3
 SPACES = ActorSpaces(spaces.Box(-10, 10, (4,)), spaces.Discrete(2))
 
 
-def timed(call: Callable[[int], Any]) -> float:
-    """Return the fewest seconds of a few calls, which are given their number."""
-    taken = []
+def timed(*calls: Callable[[int], Any]) -> list[float]:
+    """Return the fewest seconds of each call, made in turn a few times with the round's number."""
+    taken: list[list[float]] = [[] for _ in calls]
     for number in range(REPEATS):
-        begin = time.perf_counter()
-        call(number)
-        taken.append(time.perf_counter() - begin)
-    return min(taken)
+        for call, seconds in zip(calls, taken, strict=True):
+            begin = time.perf_counter()
+            call(number)
+            seconds.append(time.perf_counter() - begin)
+    return [min(seconds) for seconds in taken]
 
 
 def ready_arrays() -> list[Any]:
@@ -137,7 +138,7 @@ def import_arrays() -> float:
         "timeouts": k % 1000 == 999,
     }
     memory = cheetah_memory()
-    return timed(lambda _: datasets.from_arrays(arrays, memory, bootstrap=0.0))
+    return timed(lambda _: datasets.from_arrays(arrays, memory, bootstrap=0.0))[0]
 
 
 def cheetah_memory() -> cogrs.ReplayMemory:
@@ -158,7 +159,7 @@ def import_minari() -> float:
             truncated=True,
         )
     datasets.to_minari(memory, "cheetah-v0")
-    return timed(lambda _: datasets.from_minari("cheetah-v0", memory, bootstrap=0.0))
+    return timed(lambda _: datasets.from_minari("cheetah-v0", memory, bootstrap=0.0))[0]
 
 
 def main() -> None:
@@ -171,12 +172,16 @@ def main() -> None:
         logs.mkdir()
         with open_store(Path(folder, ".store"), create=True) as store:
             write_trials(store, logs, buffers)
-            theirs = timed(lambda number: write_by_minari(buffers, number))
-            print(f"{EPISODES} episodes of {STEPS} steps, written to Minari")
-            print(f"  ready arrays, by Minari itself   {theirs:6.2f} s")
-            for name, source in (("memory", memory), ("store", store)):
-                ours = timed(lambda n, s=source, w=name: datasets.to_minari(s, f"{w}-{n}-v0"))
-                print(f"  to_minari of a {name:17} {ours:6.2f} s  {ours / theirs:.2f} times that")
+            theirs, *ours = timed(
+                lambda number: write_by_minari(buffers, number),
+                lambda number: datasets.to_minari(memory, f"memory-{number}-v0"),
+                lambda number: datasets.to_minari(store, f"store-{number}-v0"),
+            )
+        print(f"{EPISODES} episodes of {STEPS} steps, written to Minari")
+        print(f"  ready arrays, by Minari itself   {theirs:6.2f} s")
+        for name, seconds in zip(("memory", "store"), ours, strict=True):
+            times = seconds / theirs
+            print(f"  to_minari of a {name:17} {seconds:6.2f} s  {times:.2f} times that")
         print(f"{IMPORTED} steps, into a memory")
         print(f"  from_arrays                      {import_arrays():6.2f} s")
         print(f"  from_minari                      {import_minari():6.2f} s")
