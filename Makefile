@@ -141,6 +141,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python -W ignore benchmarks/datasets.py
 	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
 
 # -- outputs ----------------------------------------------------------------------------------------

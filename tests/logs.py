@@ -28,6 +28,7 @@ ROW: dict[str, Any] = {
     "messages": [{"sender": "e", "tick": 0, "type": "t", "data": "aGk="}],
     "user_id": "u",
     "end_reason": "",
+    "stood_in": False,
 }
 
 

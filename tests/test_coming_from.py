@@ -18,6 +18,7 @@ OBJECTS = {
     "server": cogrs.ReplayMemoryServer,
     "client": cogrs.ReplayMemoryClient,
     "sampler": cogrs.ReplaySampler,
+    "mixed": cogrs.MixedSampler,
     "games": cogrs.GCWrapper,
     "GC": cogrs.GameContext,
     "controller": cogrs.sdk.TrialController,

@@ -18,7 +18,8 @@ RUST = Path(__file__).parents[1] / "rust/src"
 ALLOWED = {
     "api": {"_core"},
     "collector": {"_core"},
-    "commands": {"demo", "orchestrator", "replay", "sdk", "store", "workers"},
+    "commands": {"datasets", "demo", "orchestrator", "replay", "sdk", "store", "workers"},
+    "datasets": {"_core", "replay", "sdk", "store"},
     "orchestrator": {"_core", "api", "store"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},

@@ -16,6 +16,7 @@ WITH_EXAMPLES = (
     "coming-from",
     "collector",
     "data",
+    "datasets",
     "orchestrator",
     "rate-limiter",
     "replay",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Episode,
         IdBatch,
         KeyPair,
+        MixedSampler,
         NStepBatch,
         NStepIdBatch,
         NStepSample,
@@ -53,6 +54,7 @@ _HOMES = {
     "GameContext": "cogrs.collector",
     "IdBatch": "cogrs.replay",
     "KeyPair": "cogrs.replay.key_pair",
+    "MixedSampler": "cogrs.replay.mixed_sampler",
     "NStepBatch": "cogrs.replay",
     "NStepIdBatch": "cogrs.replay",
     "NStepSample": "cogrs.replay",
@@ -83,6 +85,7 @@ __all__ = [
     "GameContext",
     "IdBatch",
     "KeyPair",
+    "MixedSampler",
     "NStepBatch",
     "NStepIdBatch",
     "NStepSample",
@@ -102,7 +105,7 @@ __all__ = [
 ]
 
 
-_PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "tls", "workers")
+_PARTS = ("api", "collector", "datasets", "orchestrator", "replay", "sdk", "tls", "workers")
 # Not in `dir`: programs that go through all names may not have these frameworks.
 _FRAMEWORKS = ("jax", "sb3", "torch")
 _NEEDS_GYMNASIUM = ("VectorEnv",)

@@ -26,6 +26,12 @@ def log_schema() -> Any:
         **{"actor": text, "actor_class": text},
         **{"observation": payload, "terminated": flag, "truncated": flag, "action": payload},
         **{"rewards": pa.list_(reward), "messages": pa.list_(message)},
-        **{"user_id": text, "end_reason": text},
+        **{"user_id": text, "end_reason": text, "stood_in": flag},
     }
     return pa.schema(columns)
+
+
+@lru_cache(1)
+def former_schema() -> Any:
+    """Return the columns of version 0.1.0, which lack `stood_in`."""
+    return log_schema().remove(log_schema().get_field_index("stood_in"))

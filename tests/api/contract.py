@@ -88,7 +88,7 @@ MESSAGES = {
     "EnvMessageRequest": "1 messages *Message",
     "EnvMessageReply": "",
     "DatalogSample": "1 user_id string, 2 observations ObservationSet, 3 actions *Action, "
-    "4 rewards *Reward, 5 messages *Message, 1000 end_reason string",
+    "4 rewards *Reward, 5 messages *Message, 1000 end_reason string, 1001 stood_in *uint32",
     "LogExporterSampleRequest": "1 trial_params ?TrialParams, 2 sample ?DatalogSample, "
     "1000 spaces string",
     "LogExporterSampleReply": "",

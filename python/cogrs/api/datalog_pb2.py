@@ -16,7 +16,7 @@ from cogrs.api import common_pb2 as cogrs_dot_api_dot_common__pb2
 from cogrs.api import environment_pb2 as cogrs_dot_api_dot_environment__pb2
 
 
-DESCRIPTOR = _pool.add_file(b'\n\x17\x63ogrs/api/datalog.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\x1a\x1b\x63ogrs/api/environment.proto\"\xcc\x01\n\rDatalogSample\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12-\n\x0cobservations\x18\x02 \x01(\x0b\x32\x17.cogment.ObservationSet\x12 \n\x07\x61\x63tions\x18\x03 \x03(\x0b\x32\x0f.cogment.Action\x12 \n\x07rewards\x18\x04 \x03(\x0b\x32\x0f.cogment.Reward\x12\"\n\x08messages\x18\x05 \x03(\x0b\x32\x10.cogment.Message\x12\x13\n\nend_reason\x18\xe8\x07 \x01(\t\"\x8a\x01\n\x18LogExporterSampleRequest\x12,\n\x0ctrial_params\x18\x01 \x01(\x0b\x32\x14.cogment.TrialParamsH\x00\x12(\n\x06sample\x18\x02 \x01(\x0b\x32\x16.cogment.DatalogSampleH\x00\x12\x0f\n\x06spaces\x18\xe8\x07 \x01(\tB\x05\n\x03msg\"\x18\n\x16LogExporterSampleReply2\xa0\x01\n\x0bLogExporter\x12U\n\x0bOnLogSample\x12!.cogment.LogExporterSampleRequest\x1a\x1f.cogment.LogExporterSampleReply\"\x00(\x01\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
+DESCRIPTOR = _pool.add_file(b'\n\x17\x63ogrs/api/datalog.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\x1a\x1b\x63ogrs/api/environment.proto\"\xdf\x01\n\rDatalogSample\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12-\n\x0cobservations\x18\x02 \x01(\x0b\x32\x17.cogment.ObservationSet\x12 \n\x07\x61\x63tions\x18\x03 \x03(\x0b\x32\x0f.cogment.Action\x12 \n\x07rewards\x18\x04 \x03(\x0b\x32\x0f.cogment.Reward\x12\"\n\x08messages\x18\x05 \x03(\x0b\x32\x10.cogment.Message\x12\x13\n\nend_reason\x18\xe8\x07 \x01(\t\x12\x11\n\x08stood_in\x18\xe9\x07 \x03(\r\"\x8a\x01\n\x18LogExporterSampleRequest\x12,\n\x0ctrial_params\x18\x01 \x01(\x0b\x32\x14.cogment.TrialParamsH\x00\x12(\n\x06sample\x18\x02 \x01(\x0b\x32\x16.cogment.DatalogSampleH\x00\x12\x0f\n\x06spaces\x18\xe8\x07 \x01(\tB\x05\n\x03msg\"\x18\n\x16LogExporterSampleReply2\xa0\x01\n\x0bLogExporter\x12U\n\x0bOnLogSample\x12!.cogment.LogExporterSampleRequest\x1a\x1f.cogment.LogExporterSampleReply\"\x00(\x01\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,11 +24,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cogrs.api.datalog_pb2', _gl
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_DATALOGSAMPLE']._serialized_start=90
-  _globals['_DATALOGSAMPLE']._serialized_end=294
-  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_start=297
-  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_end=435
-  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_start=437
-  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_end=461
-  _globals['_LOGEXPORTER']._serialized_start=464
-  _globals['_LOGEXPORTER']._serialized_end=624
+  _globals['_DATALOGSAMPLE']._serialized_end=313
+  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_start=316
+  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_end=454
+  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_start=456
+  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_end=480
+  _globals['_LOGEXPORTER']._serialized_start=483
+  _globals['_LOGEXPORTER']._serialized_end=643
 # @@protoc_insertion_point(module_scope)

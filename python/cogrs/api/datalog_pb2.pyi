@@ -32,6 +32,7 @@ class DatalogSample(_message.Message):
     REWARDS_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     END_REASON_FIELD_NUMBER: _builtins.int
+    STOOD_IN_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     """Who started the trial."""
     end_reason: _builtins.str
@@ -56,6 +57,12 @@ class DatalogSample(_message.Message):
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Message]:
         """The user data that went to actors and the environment with these observations."""
 
+    @_builtins.property
+    def stood_in(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Numbers of the actors whose default actions are among the actions, because they did not answer
+        in time or are gone; in the order of the trial's actors, from 0 on.
+        """
+
     def __init__(
         self,
         *,
@@ -65,10 +72,11 @@ class DatalogSample(_message.Message):
         rewards: _abc.Iterable[_common_pb2.Reward] | None = ...,
         messages: _abc.Iterable[_common_pb2.Message] | None = ...,
         end_reason: _builtins.str = ...,
+        stood_in: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["observations", b"observations"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "end_reason", b"end_reason", "messages", b"messages", "observations", b"observations", "rewards", b"rewards", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "end_reason", b"end_reason", "messages", b"messages", "observations", b"observations", "rewards", b"rewards", "stood_in", b"stood_in", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

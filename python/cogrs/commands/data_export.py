@@ -9,7 +9,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cogrs.commands.data_options import add_filters, add_verb, until_stopped, wanted_by
+from cogrs.commands.data_options import (
+    add_filters,
+    add_verb,
+    unless_stopped,
+    until_stopped,
+    wanted_by,
+)
 from cogrs.commands.parser import DONE
 from cogrs.escape import escaped
 
@@ -71,17 +77,48 @@ def _to_jsonl(
     return count
 
 
-FORMATS: dict[str, Export] = {"parquet": _to_parquet, "jsonl": _to_jsonl}
+def _to_minari(
+    store: Store, records: Iterator[TrialRecord], target: str, given: argparse.Namespace
+) -> int:
+    """Write data sets of Minari, whose id is the target; nothing if the iterator raises."""
+    from cogrs.datasets import to_minari
+    from cogrs.datasets.trial_episodes import has_failed
+
+    count = 0
+
+    def chosen() -> Iterator[str]:
+        nonlocal count
+        for record in records:
+            if given.failed or not (record.partial or has_failed(record.end_reason)):
+                count += 1
+                yield record.trial_id
+
+    for each in to_minari(store, target, trials=chosen(), failed=True, env=given.env):
+        left_out = f", {each.left_out} actions left out" if each.left_out else ""
+        sizes = f"{each.episodes} episodes, {each.steps} steps{left_out}"
+        print(escaped(f"{each.dataset_id}  {sizes}  {each.path}"))
+    return count
+
+
+FORMATS: dict[str, Export] = {"parquet": _to_parquet, "jsonl": _to_jsonl, "minari": _to_minari}
 
 
 def add_export(verbs: argparse._SubParsersAction[Parser]) -> None:
     """Add `cogrs data export`."""
     export = add_verb(verbs, "export", "write trials to files that other programs read", _export)
     export.add_argument("--to", required=True, choices=tuple(FORMATS), help="format")
-    export.add_argument("target", metavar="TARGET", help="folder for the files, one per trial")
+    export.add_argument(
+        "target",
+        metavar="TARGET",
+        help="folder for the files, one per trial; for minari the id of the data set, NAME-vN",
+    )
     export.add_argument(
         "--trial", action="append", metavar="ID", help="only this trial; may be repeated"
     )
+    export.add_argument(
+        "--failed", action="store_true", help="minari: trials that failed or are partial, too"
+    )
+    export.add_argument("--env", metavar="ID", help="minari: the environment's id in Gymnasium")
     add_filters(export)
 
 
@@ -105,7 +142,14 @@ def _export(given: argparse.Namespace, store: Store, stop: StopSignal) -> int:
         if given.trial is None
         else iter([store.trial(each) for each in given.trial])
     )
-    count = FORMATS[given.to](store, until_stopped(records, stop), given.target, given)
+    # A data set is whole or not there.
+    kept = unless_stopped(records, stop) if given.to == "minari" else until_stopped(records, stop)
+    try:
+        count = FORMATS[given.to](store, kept, given.target, given)
+    except KeyboardInterrupt:
+        if not stop.is_set():
+            raise
+        return DONE  # the signal has its own exit code
     print(escaped(f"{count} trials to {given.target}"))
     return DONE
 

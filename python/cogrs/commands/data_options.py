@@ -94,6 +94,14 @@ def until_stopped(items: Iterator[Any], stop: StopSignal) -> Iterator[Any]:
         yield item
 
 
+def unless_stopped(items: Iterator[Any], stop: StopSignal) -> Iterator[Any]:
+    """Yield items; raise KeyboardInterrupt when a signal comes."""
+    for item in items:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        yield item
+
+
 def print_json(value: Any) -> None:
     """Print an object on a line; numbers that JSON lacks are null."""
     try:

@@ -18,6 +18,7 @@ Modules that need ZeroMQ are imported when they are first used.
 | how messages are published, and priorities come back | `pubsub/`, `priorities.py` |
 | what travels | `wire.py`, `pubsub/topic_key.py` |
 | which server a row comes from | `sampler.py`, `server_connection.py`, `rust/src/replay/mixer.rs` |
+| how sources share a batch | `mixed_sampler.py`, `mixed_{source,ids}.py`, `shares.py` |
 | what a server tells of itself | `stats.py`, `metrics.py`, `serving/stats_reporter.py` |
 | which keys and endpoints are valid | `key_pair.py`, `endpoint.py` |
 """
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from cogrs.replay.config import start_server
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.key_pair import KeyPair
+    from cogrs.replay.mixed_sampler import MixedSampler
     from cogrs.replay.priorities import AppliedPriorities
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
@@ -87,6 +89,7 @@ _HOMES = {
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.key_pair",
+    "MixedSampler": "cogrs.replay.mixed_sampler",
     "LimiterStats": "cogrs.replay.stats",
     "MemoryStats": "cogrs.replay.stats",
     "ReplayMemoryClient": "cogrs.replay.client",
@@ -115,6 +118,7 @@ __all__ = [
     "KeyPair",
     "LimiterStats",
     "MemoryStats",
+    "MixedSampler",
     "NStepBatch",
     "NStepCountedSample",
     "NStepCountedSequences",

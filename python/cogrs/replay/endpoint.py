@@ -79,6 +79,18 @@ def check_endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
+def check_distinct_endpoints(name: str, value: object) -> list[str]:
+    """Return endpoints of servers: a list of at least one, each once."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name}: expected a list of endpoints, got {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name}: expected at least one, got none")
+    checked = [check_endpoint(name, each, Conn) for each in value]
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"{name}: expected each once, got {checked}")
+    return checked
+
+
 def check_mode(value: object) -> Mode:
     """Return a mode; a ValueError if `value` is neither 'Bind' nor 'Conn'."""
     if value not in (Bind, Conn):

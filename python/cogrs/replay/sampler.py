@@ -23,7 +23,7 @@ from cogrs._core import SampleMixer, cache_layout
 from cogrs.deprecation import renamed_argument
 from cogrs.limits import LARGEST_REPLY, MOST_SAMPLES
 from cogrs.replay.batch import BatchT
-from cogrs.replay.endpoint import Conn, check_endpoint
+from cogrs.replay.endpoint import check_distinct_endpoints
 from cogrs.replay.net.closeable import Closeable
 from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.deadline import SLICE, Deadline
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from cogrs._core import ReplayMemory
     from cogrs.replay.key_pair import KeyLike
     from cogrs.replay.stats import ServerConnectionStats
 
@@ -94,7 +95,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
-        checked = _endpoints(endpoints)
+        checked = check_distinct_endpoints("endpoints", endpoints)
         Deadline.of("timeout", timeout)
         self._timeout = timeout
         self._skip_down = check_flag("skip_down", skip_down)
@@ -107,6 +108,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._mixer: SampleMixer | None = None
         self._sequences: SequencePriority | None = None
         self._first: ServerConnection | None = None
+        self._like: ReplayMemory | None = None
         self._most_rows = 1
         parts = (self._transport, self._lock, self._servers)
         self._finalize = weakref.finalize(self, _close, *parts)
@@ -116,6 +118,14 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         """Sum of the servers' latest `weight_sum`: `total` of `importance_weights`."""
         self._transport.check_process()
         return sum(server.weight_sum or 0.0 for server in self._servers if not server.down)
+
+    @property
+    def rem(self) -> ReplayMemory | None:
+        """A memory without room that has the servers' templates and settings; None before a batch.
+
+        The settings are those of the first server's first answer.
+        """
+        return self._like
 
     def stats(self) -> tuple[ServerConnectionStats, ...]:
         """Return the metrics of each server, in the order of `endpoints`; never waits.
@@ -343,7 +353,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         carried = {"ids": sizes.ids, "nstep": sizes.nstep}
         _, _, largest = cache_layout(memory, **carried)
         self._layout = CacheLayout.of(memory, sizes)
-        self._first = first
+        self._first, self._like = first, memory
         most = min(LARGEST_REPLY // max(largest, 1), 2 * LARGEST_REPLY // row_bytes(memory))
         self._most_rows = max(1, min(most, MOST_SAMPLES))
         self._sequences = SequencePriority.of(memory)
@@ -422,17 +432,6 @@ class ReplaySampler(Closeable, Generic[BatchT]):
     def __repr__(self) -> str:
         """Return the class and the endpoints."""
         return f"ReplaySampler({[server.endpoint for server in self._servers]!r})"
-
-
-def _endpoints(value: object) -> list[str]:
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(f"endpoints: expected a list of endpoints, got {type(value).__name__}")
-    if not value:
-        raise ValueError("endpoints: expected at least one, got none")
-    checked = [check_endpoint("endpoints", each, Conn) for each in value]
-    if len(set(checked)) < len(checked):
-        raise ValueError(f"endpoints: expected each once, got {checked}")
-    return checked
 
 
 def _close(transport: Transport, lock: threading.Lock, servers: list[ServerConnection]) -> None:

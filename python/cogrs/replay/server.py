@@ -160,7 +160,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         states: Any = {"recurrent": recurrent, "recurrent_period": recurrent_period}
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **states)
         self._ids = check_flag("ids", ids)
-        nstep = check_flag("nstep", nstep)
+        self._nstep = nstep = check_flag("nstep", nstep)
         if sequences is not None:
             set_sequences(self._rem, sequences, nstep=nstep)
         period = check_timeout("log_seconds", log_seconds, above=True)
@@ -190,6 +190,11 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
     def limiter(self) -> RateLimiter | None:
         """The rate limiter; `stats().limiter` has its counts."""
         return None if self._state.limiter is None else self._state.limiter.limiter
+
+    @property
+    def nstep(self) -> bool:
+        """Whether batches have n-step returns and their discounts."""
+        return self._nstep
 
     @property
     def rem(self) -> ReplayMemory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,6 +34,9 @@ _DEFAULTS: dict[str, Any] = {
     "frame_padding": "repeat",
 }
 
+_SPACES: WeakKeyDictionary[ReplayMemory, tuple[Any, Any]] = WeakKeyDictionary()
+"""Spaces of observations and actions of the memories that were made for them."""
+
 
 def from_spaces(
     observation_space: Any, action_space: Any, capacity: int, **settings: Any
@@ -59,13 +63,23 @@ def _made(
             raise TypeError(f"{name}: expected only one of {usual} and {own}, got both")
         given[own] = value
     try:
-        return ReplayMemory(
+        made = ReplayMemory(
             *(state, action, reward, prob, reward, reward, empty), capacity, **_DEFAULTS | given
         )
     except (TypeError, ValueError, MemoryError) as error:
         kinds = TypeError, ValueError, MemoryError
         kind = next(kind for kind in kinds if isinstance(error, kind))
         raise kind(_in_words_of(settings, str(error))) from error
+    _SPACES[made] = observation_space, action_space
+    return made
+
+
+def spaces_of(memory: ReplayMemory) -> tuple[Any, Any] | None:
+    """Return the spaces for which a memory was made; None if it was made from templates or a file.
+
+    Loading loses them, and `restore` keeps them.
+    """
+    return _SPACES.get(memory)
 
 
 def from_env(env: Any, capacity: int, **settings: Any) -> ReplayMemory:

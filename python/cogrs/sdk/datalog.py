@@ -55,6 +55,8 @@ class Sample:
         messages: The messages to each actor, or to "env", with these observations.
         user_id: Name of the user who started the trial.
         end_reason: Why the trial ended; only the last sample has one.
+        stood_in: Names of actors whose default actions are among the actions, because they did not
+            answer in time or are gone.
     """
 
     tick: int | None
@@ -64,6 +66,7 @@ class Sample:
     messages: Mapping[str, tuple[ReceivedMessage, ...]] = field(default_factory=dict)
     user_id: str = ""
     end_reason: str = ""
+    stood_in: frozenset[str] = frozenset()
 
 
 class DatalogSink:

@@ -87,6 +87,11 @@ class _HostedLog(HostedComponent[DatalogSink]):
             _by_receiver(message.messages, received_message),
             message.user_id,
             message.end_reason,
+            frozenset(
+                self._actors[number].name
+                for number in message.stood_in
+                if number < len(self._actors)
+            ),
         )
 
     def _observations(self, message: pb.DatalogSample) -> dict[str, Observation]:

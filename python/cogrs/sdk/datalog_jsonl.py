@@ -144,6 +144,7 @@ def _from_json(row: Any) -> Row:
                 else base64.b64decode(kept["data"], validate=True)
             )
             row[name] = Packed(kind, tuple(shape), data)
+    row.setdefault("stood_in", False)  # files of before have no such column
     for message in row["messages"]:
         message["data"] = base64.b64decode(message["data"], validate=True)
     return row

@@ -6,6 +6,7 @@ its columns, and by the bytes of each row.
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import closing, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.limits import LOG_GROUP_BYTES, LOG_GROUP_VALUES
-from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
+from cogrs.log_schema import PARAMS, SPACES, TRIAL, former_schema, log_schema
 from cogrs.optional_dependency import import_optional
 from cogrs.sdk.datalog import LoggedTrial
 from cogrs.sdk.datalog_file import FileSink
@@ -22,7 +23,7 @@ from cogrs.sdk.datalog_row import Packed, check_size, checked_row, spread_size
 from cogrs.sdk.wire import actors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cogrs.sdk.datalog_row import Row
@@ -32,6 +33,9 @@ _ROW_GROUP, _ROW_GROUP_BYTES = 4096, 64 << 20
 
 _ROWS, _ROWS_BYTES = 256, 16 << 20
 """Rows that are read out of a Parquet file together, unless they have more bytes."""
+
+_ITEM = 64
+"""Bytes that are counted for a value beside its content."""
 
 _COMPRESSIONS = ("SNAPPY", "UNCOMPRESSED")
 """Compressions that are read: others make gigabytes out of kilobytes."""
@@ -118,22 +122,67 @@ def read_parquet(path: Path) -> tuple[LoggedTrial, Iterator[Row]]:
     """
     parquet = _pyarrow("pyarrow.parquet")
     with _arrow_errors(path), closing(parquet.ParquetFile(path)) as file:
-        metadata = file.schema_arrow.metadata or {}
-        _check_columns(file, path.stat().st_size)
+        trial = _checked_trial(path, file)
+    return trial, _parquet_rows(path)
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> tuple[LoggedTrial, list[Any]]:
+    """Return the trial of a file and some of its columns, as `pyarrow.RecordBatch`es.
+
+    Texts and bytes may be dictionaries. Limits and errors are those of `read_parquet`.
+    """
+    parquet = _pyarrow("pyarrow.parquet")
+    with _arrow_errors(path), closing(parquet.ParquetFile(path)) as file:
+        trial = _checked_trial(path, file)
+        if _spread_at_most(file.metadata) <= _ROWS_BYTES:
+            batches = file.iter_batches(_ROW_GROUP, columns=columns, use_threads=False)
+            return trial, list(batches)
+    with _arrow_errors(path), _with_dictionaries(path) as file:
+        return trial, list(_batches(file, columns))
+
+
+def _spread_at_most(metadata: Any) -> int:
+    """Return a bound of the bytes of a file once each row has its own copy of shared values."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = (group.column(at) for group in groups for at in range(group.num_columns))
+    return sum(each.num_values * (_ITEM + each.total_uncompressed_size) for each in columns)
+
+
+def _with_dictionaries(path: Path) -> Any:
+    """Open a file so that a value which many rows share is kept once until its row is read."""
+    parquet = _pyarrow("pyarrow.parquet")
+    return closing(parquet.ParquetFile(path, read_dictionary=_shared_columns()))
+
+
+@functools.cache
+def _shared_columns() -> list[str]:
+    """Return the columns of texts and bytes."""
+    pyarrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+    kept = pyarrow.BufferOutputStream()
+    parquet.ParquetWriter(kept, log_schema()).close()
+    schema = parquet.ParquetFile(pyarrow.BufferReader(kept.getvalue())).schema
+    return [column.path for column in schema if column.physical_type == "BYTE_ARRAY"]
+
+
+def _checked_trial(path: Path, file: Any) -> LoggedTrial:
+    """Return the trial of a file whose metadata keep the limits."""
+    schema = file.schema_arrow
+    metadata = schema.metadata or {}
+    _check_columns(file, path.stat().st_size)
     if PARAMS not in metadata or TRIAL not in metadata:
         raise ValueError(f"{path}: expected a trial's parameters in its metadata")
     try:
         params = TrialParams.FromString(metadata[PARAMS])
         spaces = metadata.get(SPACES, b"").decode()
-        trial = LoggedTrial(metadata[TRIAL].decode(), actors_of(params.actors), params, spaces)
-        return trial, _parquet_rows(path)
+        return LoggedTrial(metadata[TRIAL].decode(), actors_of(params.actors), params, spaces)
     except (DecodeError, ValueError) as error:
         raise ValueError(f"{path}: expected a trial's parameters: {error}") from error
 
 
 def _check_columns(file: Any, size: int) -> None:
     """Raise a ValueError for a file whose metadata exceed a limit."""
-    if not file.schema_arrow.remove_metadata().equals(log_schema()):
+    schema = file.schema_arrow.remove_metadata()
+    if not (schema.equals(log_schema()) or schema.equals(former_schema())):
         raise ValueError("expected the columns of a data log, got other columns")
     if file.metadata.num_rows > size:
         raise ValueError(f"expected no more rows than bytes, got {file.metadata.num_rows}")
@@ -155,17 +204,19 @@ def _check_columns(file: Any, size: int) -> None:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    parquet = _pyarrow("pyarrow.parquet")
-    with closing(parquet.ParquetFile(path)) as file:
-        # A value that many rows share is kept once until its row is read, however large it is.
-        shared = [column.path for column in file.schema if column.physical_type == "BYTE_ARRAY"]
-    with _arrow_errors(path), closing(parquet.ParquetFile(path, read_dictionary=shared)) as file:
-        for number in range(file.num_row_groups):
-            # Each by itself: pyarrow does not join dictionaries of several groups.
-            for batch in file.iter_batches(_ROW_GROUP, row_groups=[number], use_threads=False):
-                for at in range(0, batch.num_rows, _ROWS):
-                    for rows in _small(batch.slice(at, _ROWS)):
-                        yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+    with _arrow_errors(path), _with_dictionaries(path) as file:
+        for rows in _batches(file):
+            yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+
+
+def _batches(file: Any, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """Yield rows together, as many as are small."""
+    for number in range(file.num_row_groups):
+        # Each by itself: pyarrow does not join dictionaries of several groups.
+        of_group = {"row_groups": [number], "columns": columns, "use_threads": False}
+        for batch in file.iter_batches(_ROW_GROUP, **of_group):
+            for at in range(0, batch.num_rows, _ROWS):
+                yield from _small(batch.slice(at, _ROWS))
 
 
 def _small(rows: Any) -> Iterator[Any]:
@@ -194,6 +245,7 @@ def _from_structs(row: Row) -> Row:
     for name in ("observation", "action"):
         if row[name] is not None:
             row[name] = Packed(**row[name])
+    row.setdefault("stood_in", False)
     return row
 
 

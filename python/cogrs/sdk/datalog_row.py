@@ -115,6 +115,7 @@ def rows_of(trial: LoggedTrial, number: int, sample: Sample) -> Iterator[Row]:
             "messages": [_message(each) for each in sample.messages.get(name, ())],
             "user_id": sample.user_id,
             "end_reason": sample.end_reason,
+            "stood_in": name in sample.stood_in,
         }
 
 
@@ -203,13 +204,14 @@ def _sample(rows: Sequence[Row], by_name: Mapping[str, type[Message]]) -> Sample
         {row["actor"]: tuple(map(_read_message, row["messages"])) for row in rows},
         first["user_id"],
         first["end_reason"],
+        frozenset(row["actor"] for row in rows if row["stood_in"]),
     )
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("trial_id", "actor", "actor_class", "user_id", "end_reason"), (str,)),
     "sample": (int,),
-    **dict.fromkeys(("terminated", "truncated"), (bool,)),
+    **dict.fromkeys(("terminated", "truncated", "stood_in"), (bool,)),
     **dict.fromkeys(("observation", "action"), (Packed, type(None))),
     **dict.fromkeys(("rewards", "messages"), (list,)),
     **dict.fromkeys(("tick", "timestamp"), (int, type(None))),

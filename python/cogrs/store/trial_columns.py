@@ -111,23 +111,24 @@ class TrialColumns:
         self._samples += 1
         self.summary.add_sample(tick, timestamp or 0, user, reason)
         rewards, messages = self._received(sample)
-        actions = sample.actions
+        actions, stood_in = sample.actions, frozenset(sample.stood_in)
         answers, known = len(actions), min(len(places), len(self._actors))
         for place, (name, actor_class) in enumerate(self._actors):
             content = actions[place].content if place < answers else b""
             action = parse(content) if content else _NO_PAYLOAD
             mine = rewards.get(name, ()), messages.get(name, ())
             head = number, tick, timestamp, name, actor_class
+            tail = action, *mine, user, reason, place in stood_in
             if place < known:
-                rows.append((*head, seen[places[place]], action, *mine, user, reason))
+                rows.append((*head, seen[places[place]], *tail))
             else:
                 head = number, tick, None, name, actor_class
-                rows.append((*head, _NO_PAYLOAD, action, *mine, user, reason))
+                rows.append((*head, _NO_PAYLOAD, *tail))
             size += len(content)
         if ENVIRONMENT in messages:
             received = messages[ENVIRONMENT]
             head = number, tick, None, ENVIRONMENT, ""
-            rows.append((*head, _NO_PAYLOAD, _NO_PAYLOAD, (), received, user, reason))
+            rows.append((*head, _NO_PAYLOAD, _NO_PAYLOAD, (), received, user, reason, False))
         self.size += size
 
     def _received(
@@ -155,9 +156,9 @@ class TrialColumns:
 
         schema, rows = log_schema(), self._rows
         integer, unsigned, flag, text = pa.int64(), pa.uint64(), pa.bool_(), pa.string()
-        split = list(zip(*rows, strict=True)) if rows else [()] * 11
+        split = list(zip(*rows, strict=True)) if rows else [()] * 12
         number, tick, timestamp, actor, actor_class, *rest = split
-        observation, action, rewards, messages, user, reason = rest
+        observation, action, rewards, messages, user, reason, stood_in = rest
         columns = {
             "trial_id": pa.repeat(pa.scalar(self._trial_id), len(rows)),
             "sample": pa.array(number, integer),
@@ -175,6 +176,7 @@ class TrialColumns:
             "messages": _message_lists(messages, schema.field("messages").type),
             "user_id": pa.array(user, text),
             "end_reason": pa.array(reason, text),
+            "stood_in": pa.array(stood_in, flag),
         }
         self._begin()
         return pa.Table.from_arrays(list(columns.values()), schema=schema)

@@ -63,6 +63,21 @@ def test_action_after_the_default_one_is_extra_until_the_next_observation() -> N
     assert actions(world) == [[b"a", b"default"], [b"x", b"x"]]
 
 
+def test_log_says_which_actions_are_default_ones() -> None:
+    options = {"a1": DEFAULT, "a2": OPTIONAL, "a3": ActorOptions(observer=True)}
+    world = World(agents=4, log=True, actor_options=options).run()
+    world.agent("a2").events.failed("RunTrial", "broke")
+    world.act(a0=b"a")
+    world.clock.advance(2.1)
+    world.step(1)
+    world.act(a0=b"a", a1=b"own")
+    world.step(2, final_update=True)
+    world.drain()
+    logged = world.log.of("sample")
+    assert [list(sample.stood_in) for sample in logged] == [[1, 2], [2], []]
+    assert [each.content for each in logged[1].actions] == [b"a", b"own", b"default", b""]
+
+
 def test_without_a_default_action_a_late_actor_ends_the_trial() -> None:
     world = World(agents=2, class_options={"agent": ActorOptions(response_timeout=2.0)}).run()
     world.act(a0=b"a")

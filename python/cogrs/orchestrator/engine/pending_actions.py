@@ -11,17 +11,22 @@ class PendingActions:
         self._actions: list[bytes | None] = [None] * actors
         self._missing = actors
         self.is_open = False
+        self.stood_in: list[int] = []
+        """Numbers of the actors whose default actions were put since it was last opened."""
 
     def open(self) -> None:
         """Expect an action of every actor, and discard the earlier ones."""
         self._missing = len(self._actions)
         self._actions = [None] * self._missing
+        self.stood_in = []
         self.is_open = True
 
-    def put(self, index: int, action: bytes) -> bool:
-        """Take the action of an actor; return False if it is not expected."""
+    def put(self, index: int, action: bytes, *, stands_in: bool = False) -> bool:
+        """Take the action of an actor, or its default one; return False if it is not expected."""
         if not self.is_open or self._actions[index] is not None:
             return False
+        if stands_in:
+            self.stood_in.append(index)
         self._actions[index] = action
         self._missing -= 1
         return True
@@ -31,6 +36,7 @@ class PendingActions:
         if self._actions[index] is not None:
             self._actions[index] = None
             self._missing += 1
+            self.stood_in = [each for each in self.stood_in if each != index]
 
     def owes(self, index: int) -> bool:
         """Return whether the action of an actor is expected and missing."""

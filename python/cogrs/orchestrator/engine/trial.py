@@ -225,7 +225,7 @@ class Trial(TrialRecord):
             self.actor_lost(actor, reason)
             return
         self.counts["default actions"] += 1
-        self._pending.put(actor.index, actor.options.default_action)
+        self._pending.put(actor.index, actor.options.default_action, stands_in=True)
         actor.pause()
         if self._pending.complete:
             self._step()
@@ -236,7 +236,8 @@ class Trial(TrialRecord):
             return
         absent = [actor for actor in self.actors if actor.gone or actor.options.observer]
         for actor in absent:
-            put = self._pending.put(actor.index, actor.options.default_action or b"")
+            action = actor.options.default_action or b""
+            put = self._pending.put(actor.index, action, stands_in=bool(action))
             if actor.options.observer:
                 actor.settle()
             elif put:
@@ -257,7 +258,7 @@ class Trial(TrialRecord):
     def _take_actions(self) -> tuple[list[Message], EnvActionRequest]:
         actions = self._pending.close() if self.actors else []
         messages = self._router.take_for_environment(max(self._tick, 0))
-        self._log_recorder.add_actions(actions, messages)
+        self._log_recorder.add_actions(actions, messages, self._pending.stood_in)
         request = EnvActionRequest()
         request.action_set.actions.extend(actions)
         request.reply_with_snapshot, self._snapshot = self._snapshot, False

@@ -54,17 +54,21 @@ class TrialLogRecorder:
         self._sample = DatalogSample(user_id=self._user_id, observations=observations)
         self._add(periods)
 
-    def add_actions(self, actions: Iterable[bytes], messages: Iterable[Message]) -> None:
-        """Add the data that goes to the environment."""
+    def add_actions(
+        self, actions: Iterable[bytes], messages: Iterable[Message], stood_in: Iterable[int] = ()
+    ) -> None:
+        """Add the data that goes to the environment; some are default actions of late actors."""
         if self._sample is not None:
             self._sample.actions.extend(Action(content=content) for content in actions)
             self._sample.messages.extend(messages)
+            self._sample.stood_in.extend(sorted(stood_in))
 
     def close(self, reason: str, periods: Iterable[ActorPeriodData] = ()) -> None:
         """Send the last sample, which has no actions, and end the log."""
         if self._sample is not None:
             self._sample.end_reason = reason
             del self._sample.actions[:]
+            del self._sample.stood_in[:]
             self._add(periods)
             self._send()
         if self._port is not None:
