@@ -100,18 +100,26 @@ class EnvStartReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OBSERVATION_SET_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def observation_set(self) -> Global___ObservationSet:
         """The observations of tick 0."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Message]:
+        """User data for actors, which arrives with these observations, such as the first picture. An
+        addition of cogrs, which orchestrators that do not know it skip.
+        """
 
     def __init__(
         self,
         *,
         observation_set: Global___ObservationSet | None = ...,
+        messages: _abc.Iterable[_common_pb2.Message] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["observation_set", b"observation_set"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["observation_set", b"observation_set"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "observation_set", b"observation_set"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

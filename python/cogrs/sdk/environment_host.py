@@ -45,7 +45,7 @@ class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
         trial = started_trial(trial_id, ENVIRONMENT, request)
         component = _HostedEnvironment(trial, self._codecs, self.components.threads)
         reply = await self._start((trial_id,), component, partial(component.start, make))
-        return pb.EnvStartReply(observation_set=reply.observation_set)
+        return pb.EnvStartReply(observation_set=reply.observation_set, messages=reply.messages)
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
@@ -76,8 +76,8 @@ class _HostedEnvironment(HostedComponent[Environment]):
             update = _checked(await self.call_method(environment.start, self._trial))
             watching = getattr(environment, "observers", ())
             self._observers = frozenset(expanded("observers", watching, self._trial.actors))
-            if update.final or update.rewards or update.messages:
-                raise ValueError("update: expected only observations at the start")
+            if update.final or update.rewards:
+                raise ValueError("update: expected observations and messages only at the start")
             return self._reply(update)
 
         reply: pb.EnvActionReply = await self.make(make, start)

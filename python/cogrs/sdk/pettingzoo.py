@@ -67,8 +67,8 @@ class PettingZooEnvironment(Environment):
             make: Called when the trial starts; returns an `AECEnv` or a `ParallelEnv`.
             seed: Seed of the episode; None leaves it to the environment. The same seed for all
                 trials makes their episodes equal: see `factory`.
-            frames_to: Receivers of what `render` returns after each step, as a message: see
-                `read_array_message`. Names are those of `Message`.
+            frames_to: Receivers of what `render` returns after the reset and each step, as a
+                message: see `read_array_message`. Names are those of `Message`.
             on_illegal: The treatment of an action that the mask forbids, or whose numbers are out
                 of the bounds of its space. "environment" leaves it to the environment, which has a
                 rule of its own, such as a penalty and the end of the game, a clip, or an exception.
@@ -135,7 +135,9 @@ class PettingZooEnvironment(Environment):
         for agent in env.agents:
             check_names(env.action_space(agent), f"action_space of {agent!r}")
         self._frames.capture(env, self._tick)
-        return self._update(outcome)
+        update = self._update(outcome)
+        update.messages = self._frames.drain()
+        return update
 
     def step(self, actions: Mapping[str, Any]) -> Update:
         """Step the environment with the actions of the agents that are asked.
