@@ -51,6 +51,10 @@ CLIENT_BACKLOG: Final = 10_000
 CLIENT_BACKLOG_BYTES: Final = 64 * MIB
 POST_BACKLOG: Final = 10_000
 POST_BACKLOG_BYTES: Final = 64 * MIB
+LATE_SOURCES: Final = 1_000
+"""Sources of rewards in one request to a trial that has ended."""
+LATE_AGENTS: Final = 4_096
+"""Agents of ended trials that a server keeps for late rewards; the oldest is forgotten."""
 LOG_BACKLOG: Final = 10_000
 LOG_BACKLOG_BYTES: Final = 256 * MIB
 MOST_ACTORS: Final = 4_096
