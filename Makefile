@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak coverage bench protos wheel audit matrix docs clean
+.PHONY: help setup demo play test test-rust test-python lint format soak coverage bench protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,9 @@ setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## create .venv and compile th
 
 demo: setup ## learn CartPole from trials, end to end, with a learning curve at the end
 	$(BIN)/cogrs demo $(ARGS)
+
+play: setup ## play CartPole in a browser; other environments by ARGS='FrozenLake-v1 --mode press'
+	$(BIN)/cogrs play $(or $(ARGS),CartPole-v1)
 
 test: test-rust test-python ## run all tests
 

@@ -18,11 +18,12 @@ RUST = Path(__file__).parents[1] / "rust/src"
 ALLOWED = {
     "api": {"_core"},
     "collector": {"_core"},
-    "commands": {"demo", "orchestrator", "replay", "sdk"},
+    "commands": {"demo", "orchestrator", "replay", "sdk", "web"},
     "orchestrator": {"_core", "api"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},
     "sdk": {"_core", "api"},
+    "web": {"sdk"},
     "workers": {"collector", "replay", "sdk"},
     "demo": {"api", "orchestrator", "replay", "sdk", "workers"},
 }

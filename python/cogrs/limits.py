@@ -183,3 +183,16 @@ LOG_GROUP_BYTES: Final = 1 << 30
 """Bytes of a column in a row group of a Parquet file, uncompressed."""
 LOG_GROUP_VALUES: Final = 1 << 18
 """Values of a column in a row group of a Parquet file."""
+
+# -- pages -------------------------------------------------------------------------------------
+
+WEB_MESSAGE_BYTES: Final = 16 << 10
+"""Bytes of a message of a page."""
+WEB_MESSAGES_PER_SECOND: Final = 240
+"""Messages of a page per second, over a second; keys make two each."""
+WEB_CONNECTIONS: Final = 256
+"""Concurrent connections of pages."""
+WEB_SEATS: Final = 4096
+"""Links, and sessions, that a server of pages remembers."""
+WEB_JOIN_SECONDS: Final = 10.0
+"""Seconds for the first message of a page."""

@@ -107,7 +107,7 @@ async def test_late_reward_of_another_client_is_refused() -> None:
 
 
 @on_loop
-async def test_orchestrator_without_late_rewards_refuses_them() -> None:
+async def test_orchestrator_may_be_set_to_refuse_late_rewards() -> None:
     async with played(Settings(late_rewards=0)) as on:
         with pytest.raises(sdk.RemoteCallError, match="late rewards for 0 s"):
             await on.session.send_late_reward(sdk.Reward("a0", 1.0, tick=1))

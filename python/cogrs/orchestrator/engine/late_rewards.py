@@ -92,7 +92,8 @@ class LateRewards:
         """Reward agents of a trial that has ended; return how many rewards they took.
 
         Raises:
-            NotFoundError: No trial with this id is kept, or none of its actors has this name.
+            NotFoundError: No trial with this id is kept.
+            PreconditionError: No actor of this name took part.
             DeniedError: The caller may not speak for this actor.
             InvalidError: A reward has no sources, names no tick, or there are too many.
         """

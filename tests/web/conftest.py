@@ -1,0 +1,4 @@
+import pytest
+
+for module in ("starlette", "uvicorn", "websockets", "PIL", "gymnasium"):
+    pytest.importorskip(module)
