@@ -132,6 +132,7 @@ def stage(
     policy: Callable[[sdk.Observation], Any] | None = None,
     local: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
+    keep_late: Callable[[str, sdk.Reward], bool] | None = None,
     **options: Any,
 ) -> Iterator[Stage]:
     """A page whose place plays trials of `Walk`, with the options of its `Game`."""
@@ -159,7 +160,14 @@ def stage(
             trial = await controller.start_trial()
             return await client.join(trial.id, name="ada")
 
-        place = Place(game, join, policy=policy, leave=controller.terminate_trial, patience=5.0)
+        place = Place(
+            game,
+            join,
+            policy=policy,
+            leave=controller.terminate_trial,
+            patience=5.0,
+            keep_late=keep_late,
+        )
         page = Page()
         http = stack.enter_context(TestClient(page.app, base_url="http://127.0.0.1:8000"))
         try:

@@ -114,6 +114,23 @@ def test_judgement_after_the_end_is_recorded_and_said_not_to_be_stored():
         assert (done["ok"], done["stored"]) == (True, False)
 
 
+def test_judgement_after_the_end_is_given_to_what_keeps_trials():
+    kept: list[tuple[str, sdk.Reward]] = []
+
+    def keep(trial: str, reward: sdk.Reward) -> bool:
+        kept.append((trial, reward))
+        return True
+
+    with stage(length=1, mode="press", keep_late=keep) as on, on.connect() as wire:
+        trial = wire.until("state", state="playing")["trial"]
+        wire.send("action", tick=0, value=1)
+        wire.until("state", state="ended")
+        wire.send("feedback", tick=1, value=1)
+        assert wire.until("ack", of="feedback")["stored"]
+        (found,) = kept
+        assert (found[0], found[1].tick, found[1].value) == (trial, 1, 1.0)
+
+
 def test_judgements_are_shown_again_after_a_reload():
     with stage(mode="press") as on:
         with on.connect() as wire:

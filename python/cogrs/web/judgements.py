@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from cogrs.sdk import Reward
 from cogrs.sdk.codecs import array_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cogrs.sdk import ClientSession
 
@@ -38,8 +39,9 @@ class Judgement:
 class Judgements:
     """The judgements of one place."""
 
-    def __init__(self) -> None:
-        """Create an empty list."""
+    def __init__(self, keep_late: Callable[[str, Reward], bool] | None = None) -> None:
+        """Create an empty list; `keep_late` is called as `Place` says."""
+        self._keep_late = keep_late
         self._given: list[Judgement] = []
         self._count = 0
 
@@ -99,5 +101,9 @@ class Judgements:
                     tick,
                     array_message(note),
                 )
-                stored |= await given.session.send_late_reward(reward)
+                taken = await given.session.send_late_reward(reward)
+                if not taken and self._keep_late is not None:
+                    trial = given.session.trial.id
+                    taken = await asyncio.to_thread(self._keep_late, trial, reward)
+                stored |= taken
         return stored

@@ -30,7 +30,7 @@ from cogrs.web.wire import write_message
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from cogrs.sdk import ClientSession
+    from cogrs.sdk import ClientSession, Reward
     from cogrs.web.game import Game
 
 _logger = logging.getLogger("cogrs.web")
@@ -62,6 +62,7 @@ class Place:
         judged: Sequence[str] = (),
         leave: Callable[[str], Awaitable[Any]] | None = None,
         patience: float = 30.0,
+        keep_late: Callable[[str, Reward], bool] | None = None,
     ) -> None:
         """Create a place that has joined nothing yet.
 
@@ -73,11 +74,14 @@ class Place:
                 if there are no others.
             leave: Called with a trial's id when the person leaves; None leaves the trial alone.
             patience: Seconds for which a trial waits for a person whose connection is lost.
+            keep_late: Called with the trial's id and a reward that came after its end and that no
+                agent took, on a thread of its own; returns whether it was stored. For programs that
+                keep trials by themselves.
         """
         self.game = game
         self.audience = Audience()
         self.inputs = Inputs(game.mode)
-        self.judgements = Judgements()
+        self.judgements = Judgements(keep_late)
         self._join = join
         self._policy = policy
         self._judged = judged
@@ -344,7 +348,9 @@ class Place:
         return others or [mine.name]
 
     def pause(self, *, on: bool) -> None:
-        """Stop the ticks, or let them go on."""
+        """Stop the ticks, or let them go on; one who only judges holds nothing up."""
+        if self.game.controls is None:
+            return
         self.inputs.set(paused=on)
         if self.audience.state in ("playing", "paused"):
             self.audience.set_state("paused" if on else "playing", "", self._score)

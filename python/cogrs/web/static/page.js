@@ -289,7 +289,8 @@ function setUp() {
   part("takeover").hidden = !hello.takeover;
   part("takeover").textContent = "Take over (Shift)";
   byId("feedback").hidden = !hello.feedback;
-  byId("pause").hidden = part("leave").hidden = hello.role === "spectator";
+  byId("pause").hidden = !controls.kind;
+  part("leave").hidden = hello.role === "spectator";
   byId("past").hidden = true;
 }
 
