@@ -10,6 +10,7 @@ import urllib.request
 from typing import Any
 
 import pytest
+from websockets.sync.client import connect
 
 from cogrs import cli
 from tests.commands.command import orchestrator, script
@@ -21,9 +22,8 @@ def game(tmp_path, monkeypatch):
     """A module with environments and a policy, in the working directory."""
     (tmp_path / "mygame.py").write_text(
         "import gymnasium\n"
-        "from tests.sdk.test_pettingzoo import Leaves\n"
         "def pole():\n    return gymnasium.make('CartPole-v1')\n"
-        "def two():\n    return Leaves()\n"
+        "def two():\n    from tests.web.two import Two\n    return Two()\n"
         "def lean(observation):\n    return int(observation.value[2] > 0)\n"
         "number = 3\n"
     )
@@ -68,8 +68,17 @@ def test_play_takes_an_environment_and_a_policy_of_a_module(game):
 
 def test_play_takes_an_agent_of_a_pettingzoo_environment(game):
     pytest.importorskip("pettingzoo")
-    with program(script("play", "mygame:two", "--actor", "b", "--no-browser", "--json")) as process:
-        started(process)
+    arguments = ("mygame:two", "--actor", "b", "--mode", "press", "--no-browser", "--json")
+    with program(script("play", *arguments)) as process:
+        at = started(process)
+        with connect(f"ws://127.0.0.1:{at['port']}/ws") as socket:
+            socket.send(json.dumps({"type": "join", "token": at["url"].partition("#")[2]}))
+            messages = (json.loads(text) for text in socket)
+            for tick in range(3):
+                next(m for m in messages if m["type"] == "tick" and m["tick"] == tick)
+                socket.send(json.dumps({"type": "action", "tick": tick, "value": 1}))
+            ended = next(m for m in messages if m.get("state") == "ended")
+            assert (ended["reason"], ended["score"]) == ("environment: final update", 3)
         assert stopped(process) == 130
 
 

@@ -65,6 +65,7 @@ def app(
 
     def place() -> Place:
         client = ClientActor(orchestrator, reconnect=patience, tls=tls, token=token)
+        page.add_closer(client.close)
 
         async def join() -> ClientSession:
             return await client.join(name=actor_name, actor_class=actor_class)

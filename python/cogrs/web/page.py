@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
@@ -17,7 +17,7 @@ from cogrs.web.origin import Origin
 from cogrs.web.seats import Seats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from starlette.requests import Request
     from starlette.websockets import WebSocket
@@ -60,6 +60,7 @@ class Page:
         self._origin = Origin(hosts)
         self._connections: set[Connection] = set()
         self._running: dict[Place, asyncio.Task[None]] = {}
+        self._closers: list[Callable[[], Awaitable[Any]]] = []
         routes = [Route(path, self._send_file) for path in _FILES]
         self.app = Starlette(routes=[*routes, WebSocketRoute("/ws", self._connect)])
         self.app.state.page = self
@@ -76,14 +77,20 @@ class Page:
         if place not in self._running:
             self._running[place] = asyncio.ensure_future(place.run())
 
+    def add_closer(self, closer: Callable[[], Awaitable[Any]]) -> None:
+        """Call a function when the page closes, such as the `close` of a client."""
+        self._closers.append(closer)
+
     async def close(self) -> None:
-        """End all places, and close all connections."""
+        """End all places, close all connections, and call the closers."""
         for connection in list(self._connections):
             connection.end(1001, "the server stops")
         for task in self._running.values():
             task.cancel()
         if self._running:
             await asyncio.wait(self._running.values())
+        while self._closers:
+            await self._closers.pop()()
 
     async def _send_file(self, request: Request) -> Response:
         if (fault := self._origin.find_fault(request)) is not None:
