@@ -136,6 +136,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/orchestrator.py
 	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py
+	$(if $(shell command -v chromedriver),$(BIN)/python benchmarks/page.py)
 	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
 
 # -- outputs ----------------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ class Place:
         self._session: ClientSession | None = None
         self._tick = -1
         self._score = self._reward = 0.0
+        self._closed = 0.0
+        """When the latest tick was to close, by the loop's clock."""
         self._answering: asyncio.Task[None] | None = None
         self._gone = False
         """Whether the person left for good."""
@@ -178,7 +180,7 @@ class Place:
             self._answering.cancel()
         self.inputs.open(observation.tick)
         waits = self._policy is None and self.game.mode != "hold"
-        seconds = _LEAD if observation.tick == 0 else 1 / self.game.fps
+        seconds = self._seconds(observation.tick)
         self._show(observation, None if waits or self.game.controls is None else seconds)
         if not self.inputs.paused:
             self.audience.set_state("playing", "", self._score)
@@ -186,6 +188,15 @@ class Place:
             answer = self._answer(session, observation, seconds)
             self._answering = asyncio.ensure_future(answer)
             self._answering.add_done_callback(self._check_answer)
+
+    def _seconds(self, tick: int) -> float:
+        """Return for how long a tick is open."""
+        if tick == 0:
+            return _LEAD
+        # By the clock, so that the time of a step does not add to that of a tick; but a person gets
+        # half of it in any case.
+        period, now = 1 / self.game.fps, asyncio.get_running_loop().time()
+        return min(max(self._closed + period - now, period / 2), period)
 
     def _show(self, observation: Observation, deadline: float | None) -> None:
         self._tick = observation.tick
@@ -252,6 +263,7 @@ class Place:
                 return inputs.paused or held
 
             if not await inputs.wait_until(begins, until) or not inputs.paused:
+                self._closed = until
                 return
 
     async def _present(self) -> None:
