@@ -122,7 +122,8 @@ def test_readers_of_the_api_alone_skip_all_additions() -> None:
         pool.AddSerializedFile(file.SerializeToString())
     assert set(added) == {
         *("ActorPeriodData", "DatalogSample", "TrialInfo", "TrialListEntry"),
-        *("TrialStartReply", "TrialStartRequest"),
+        *("TrialStartReply", "TrialStartRequest", "EnvStartReply"),
+        *("TrialRewardReply", "TrialRewardRequest"),
     }
     for name, fields in added.items():
         kind = message_class(name)

@@ -60,7 +60,7 @@ def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
         assert page.errors() == []
 
 
-def test_held_key_acts_until_it_is_released() -> None:
+def test_held_key_acts_until_its_release() -> None:
     with play("CartPole-v1", "--fps", "20") as at, browser() as page:
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys

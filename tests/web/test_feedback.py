@@ -114,7 +114,7 @@ def test_judgement_after_the_end_is_recorded_and_said_not_to_be_stored():
         assert (done["ok"], done["stored"]) == (True, False)
 
 
-def test_judgement_after_the_end_is_given_to_what_keeps_trials():
+def test_judgement_after_the_end_reaches_the_keeper_of_trials():
     kept: list[tuple[str, sdk.Reward]] = []
 
     def keep(trial: str, reward: sdk.Reward) -> bool:

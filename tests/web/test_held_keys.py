@@ -80,7 +80,7 @@ def wait_for(page: Browser, taken: list[int], action: int) -> None:
 
 
 @on_loop
-async def test_keys_act_while_they_are_down_and_blur_lets_them_go() -> None:
+async def test_keys_act_while_down_and_blur_releases_all() -> None:
     taken: list[int] = []
     async with page_of(taken, fps=20) as url:
         await asyncio.to_thread(hold_keys, url, taken)
