@@ -18,7 +18,15 @@ import grpc
 import numpy as np
 
 from cogrs.escape import escaped
-from cogrs.sdk import ENVIRONMENT, Final, Message, Observation, ReceivedMessage, ReceivedReward
+from cogrs.sdk import (
+    ENVIRONMENT,
+    Action,
+    Final,
+    Message,
+    Observation,
+    ReceivedMessage,
+    ReceivedReward,
+)
 from cogrs.sdk.codecs import array_message, read_array_message
 from cogrs.sdk.player_function import call_on_thread
 from cogrs.web.audience import Audience
@@ -230,8 +238,10 @@ class Place:
     async def _decide(self, observation: Observation) -> Any:
         assert self._policy is not None
         if inspect.iscoroutinefunction(self._policy):
-            return await self._policy(observation)
-        return await call_on_thread(self._policy, observation)
+            action = await self._policy(observation)
+        else:
+            action = await call_on_thread(self._policy, observation)
+        return action.value if isinstance(action, Action) else action
 
     async def _choose(
         self, observation: Observation, planned: Any, seconds: float
