@@ -60,21 +60,6 @@ def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
         assert page.errors() == []
 
 
-def test_held_key_acts_until_its_release() -> None:
-    with play("CartPole-v1", "--fps", "20") as at, browser() as page:
-        from selenium.webdriver.common.action_chains import ActionChains
-        from selenium.webdriver.common.keys import Keys
-
-        page.open(at["url"])
-        page.join()
-        page.until(lambda: page.tick() == 0)
-        ActionChains(page.driver).key_down(Keys.ARROW_RIGHT).perform()
-        page.until_state("ended")
-        # The default action would push to the left.
-        assert page.find("action-1").get_attribute("class") == ""
-        page.until(lambda: page.tick() > 5)
-
-
 def test_buttons_act_and_are_reached_by_tab() -> None:
     with play("FrozenLake-v1", "--mode", "press") as at, browser() as page:
         page.open(at["url"])

@@ -65,7 +65,8 @@ def test_judgement_is_a_reward_of_its_tick_and_undo_its_opposite():
             wire.send("action", tick=4, value=1)
             wire.until("tick", tick=5)
             wire.send("action", tick=5, value=1)
-            wire.until("state", state="ended")
+            # What a person says of the own play is not a part of the score.
+            assert wire.until("state", state="ended")["score"] == 6
         on.server.stop()
     assert given(samples) == [(2, 0.5), (2, -0.5), (4, -1.0)]
 

@@ -146,37 +146,44 @@ class Place:
         leaving = asyncio.ensure_future(self._leaving.wait())
         try:
             async with session:
-                while True:
-                    reading = asyncio.ensure_future(anext(session, None))
-                    await asyncio.wait({reading, leaving}, return_when="FIRST_COMPLETED")
-                    if not reading.done():
-                        reading.cancel()
-                        await asyncio.wait({reading})
-                        return
-                    event = reading.result()
-                    if event is None:
-                        return
+                while (event := await self._next_event(session, leaving)) is not None:
                     self._take(session, event)
         finally:
             leaving.cancel()
             await self._stop_answering()
+
+    async def _next_event(self, session: ClientSession, leaving: asyncio.Task[Any]) -> Any:
+        """Return the next event, or None at the end or when the trial is to be left."""
+        reading = asyncio.ensure_future(anext(session, None))
+        try:
+            await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else None
+        finally:
+            reading.cancel()
 
     def _take(self, session: ClientSession, event: Any) -> None:
         """Handle an event of the session."""
         if isinstance(event, ReceivedMessage):
             self._take_picture(event)
         elif isinstance(event, ReceivedReward):
-            self._reward += event.value
+            self._add_reward(session, event)
         elif isinstance(event, Observation):
             self._open(session, event)
         elif isinstance(event, Final):
             for message in event.messages:
                 self._take_picture(message)
-            self._reward += sum(reward.value for reward in event.rewards)
+            for reward in event.rewards:
+                self._add_reward(session, reward)
             if event.observation is not None:
                 self._show(event.observation, None)
             self.inputs.close()
             self.audience.set_state("ended", escaped(event.reason), self._score)
+
+    def _add_reward(self, session: ClientSession, reward: ReceivedReward) -> None:
+        """Count a reward, unless it is the person's own judgement."""
+        senders = {source.sender_name for source in reward.sources}
+        if senders != {session.trial.name}:
+            self._reward += reward.value
 
     def _take_picture(self, message: ReceivedMessage) -> None:
         if message.sender == ENVIRONMENT:

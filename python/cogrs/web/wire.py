@@ -128,7 +128,7 @@ DOWN: Final = (
             Field("state", TEXT, "`waiting`, `playing`, `paused`, `ended` or `elsewhere`", True),
             Field("reason", TEXT, "why, in words; may be empty"),
             Field("trial", TEXT, "id of the trial; empty before the first one"),
-            Field("score", NUMBER, "sum of the rewards of this trial"),
+            Field("score", NUMBER, "sum of the rewards of this trial, without own judgements"),
         ),
     ),
     Kind(
