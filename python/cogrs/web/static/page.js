@@ -144,6 +144,8 @@ function setScore(value, now) {
 function beginTrial(id) {
   trial = id;
   openTick = shownTick = -1;
+  for (const button of taps.keys()) taps.set(button, -Infinity); // taps are not for the next trial
+  releaseTaps();
   shownAt.clear();
   part("earlier").replaceChildren();
   part("frame").removeAttribute("data-tick");
@@ -254,7 +256,7 @@ function showDeadline(seconds) {
 
 const down = new Map(); // keys that are down, in the order in which they were pressed
 const held = new Map(); // buttons that are held, with their values
-const taps = new Set(); // buttons that were let go, and count until the tick closes
+const taps = new Map(); // buttons that were let go too soon, with the tick in which they were pressed
 let bindings = []; // [codes, value], the longest first
 let sliders = null; // values of a vector, once one was moved
 let takeover = false;
@@ -310,7 +312,9 @@ function actionButton(action, keys) {
     button.append(hint);
   }
   let pointed = false;
+  let pressedAt = -1;
   const press = () => {
+    pressedAt = openTick;
     held.set(button, action.value);
     taps.delete(button);
     button.classList.add("down");
@@ -318,8 +322,8 @@ function actionButton(action, keys) {
   };
   const release = () => {
     if (!held.has(button)) return;
-    taps.add(button);
-    if (hello.mode !== "hold") releaseTaps();
+    taps.set(button, pressedAt);
+    releaseTaps();
   };
   button.onpointerdown = (event) => {
     pointed = true;
@@ -370,13 +374,15 @@ function slider(controls, k) {
   return label;
 }
 
-// A tap on a button counts for the tick that is open, however short it was.
+// A tap on a button counts for a tick, however short it was. The next tick may be on its way already
+// when the server hears of the tap, so that the one after it is waited for.
 function releaseTaps() {
-  for (const button of taps) {
+  for (const [button, tick] of taps) {
+    if (hello.mode === "hold" && state === "playing" && openTick <= tick + 1) continue;
     held.delete(button);
+    taps.delete(button);
     button.classList.remove("down");
   }
-  taps.clear();
   update();
 }
 
