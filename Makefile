@@ -28,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint lint-rust lint-python format soak coverage bench protos wheel audit matrix docs clean
+.PHONY: help setup demo play test test-rust test-python lint lint-rust lint-python format soak coverage bench protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,9 @@ setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## create .venv and compile th
 
 demo: setup ## learn CartPole from trials, end to end, with a learning curve at the end
 	$(BIN)/cogrs demo $(ARGS)
+
+play: setup ## play CartPole in a browser; other environments by ARGS='FrozenLake-v1 --mode press'
+	$(BIN)/cogrs play $(or $(ARGS),CartPole-v1)
 
 test: test-rust test-python ## run all tests
 
@@ -142,6 +145,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python -W ignore benchmarks/datasets.py
+	$(if $(shell command -v chromedriver),$(BIN)/python benchmarks/page.py)
 	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
 
 # -- outputs ----------------------------------------------------------------------------------------

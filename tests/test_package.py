@@ -18,13 +18,14 @@ RUST = Path(__file__).parents[1] / "rust/src"
 ALLOWED = {
     "api": {"_core"},
     "collector": {"_core"},
-    "commands": {"datasets", "demo", "orchestrator", "replay", "sdk", "store", "workers"},
+    "commands": {"datasets", "demo", "orchestrator", "replay", "sdk", "store", "web", "workers"},
     "datasets": {"_core", "replay", "sdk", "store"},
     "orchestrator": {"_core", "api", "store"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},
     "sdk": {"_core", "api"},
     "store": {"api", "sdk"},
+    "web": {"sdk"},
     "workers": {"collector", "replay", "sdk"},
     "demo": {"api", "orchestrator", "replay", "sdk", "workers"},
 }

@@ -26,6 +26,7 @@ WITH_EXAMPLES = (
     "sequences",
     "trials",
     "vector-env",
+    "web",
 )
 SB3 = ROOT / "docs/stable-baselines.md"
 PAGES = (README, *(ROOT / f"docs/{name}.md" for name in WITH_EXAMPLES))

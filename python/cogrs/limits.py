@@ -51,6 +51,10 @@ CLIENT_BACKLOG: Final = 10_000
 CLIENT_BACKLOG_BYTES: Final = 64 * MIB
 POST_BACKLOG: Final = 10_000
 POST_BACKLOG_BYTES: Final = 64 * MIB
+LATE_SOURCES: Final = 1_000
+"""Sources of rewards in one request to a trial that has ended."""
+LATE_AGENTS: Final = 4_096
+"""Agents of ended trials that a server keeps for late rewards; the oldest is forgotten."""
 LOG_BACKLOG: Final = 10_000
 LOG_BACKLOG_BYTES: Final = 256 * MIB
 STORE_BACKLOG_BYTES: Final = 256 * MIB
@@ -185,3 +189,16 @@ LOG_GROUP_BYTES: Final = 1 << 30
 """Bytes of a column in a row group of a Parquet file, uncompressed."""
 LOG_GROUP_VALUES: Final = 1 << 18
 """Values of a column in a row group of a Parquet file."""
+
+# -- pages -------------------------------------------------------------------------------------
+
+WEB_MESSAGE_BYTES: Final = 16 << 10
+"""Bytes of a message of a page."""
+WEB_MESSAGES_PER_SECOND: Final = 240
+"""Messages of a page per second, over a second; keys make two each."""
+WEB_CONNECTIONS: Final = 256
+"""Concurrent connections of pages."""
+WEB_SEATS: Final = 4096
+"""Links, and sessions, that a server of pages remembers."""
+WEB_JOIN_SECONDS: Final = 10.0
+"""Seconds for the first message of a page."""

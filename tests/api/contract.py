@@ -64,8 +64,8 @@ MESSAGES = {
     "TrialHeartbeatReply": "",
     "TrialActionRequest": "1 action Action",
     "TrialActionReply": "1 data ActorPeriodData, 2 final_data bool",
-    "TrialRewardRequest": "1 rewards *Reward",
-    "TrialRewardReply": "",
+    "TrialRewardRequest": "1 rewards *Reward, 1000 late bool",
+    "TrialRewardReply": "1000 taken uint32",
     "TrialMessageRequest": "1 messages *Message",
     "TrialMessageReply": "",
     "AgentStartRequest": "1 impl_name string, 2 config ActorConfig, 3 actors_in_trial *TrialActor",
@@ -80,7 +80,7 @@ MESSAGES = {
     "AgentEndReply": "",
     "EnvStartRequest": "1 impl_name string, 2 config EnvironmentConfig, "
     "3 actors_in_trial *TrialActor",
-    "EnvStartReply": "1 observation_set ObservationSet, 1000 spaces string",
+    "EnvStartReply": "1 observation_set ObservationSet, 1000 spaces string, 1001 messages *Message",
     "ActionSet": "1 actions *bytes",
     "EnvActionRequest": "1 action_set ActionSet, 2 reply_with_snapshot bool",
     "EnvActionReply": "1 observation_set ObservationSet, 2 rewards *Reward, 3 messages *Message, "

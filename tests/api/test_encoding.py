@@ -123,6 +123,7 @@ def test_readers_of_the_api_alone_skip_all_additions() -> None:
     assert set(added) == {
         *("ActorPeriodData", "DatalogSample", "TrialInfo", "TrialListEntry"),
         *("TrialStartReply", "TrialStartRequest", "EnvStartReply", "LogExporterSampleRequest"),
+        *("TrialRewardReply", "TrialRewardRequest"),
     }
     for name, fields in added.items():
         kind = message_class(name)

@@ -172,8 +172,16 @@ UPDATE = sdk.Update({"a0": [1]})
         ("step", sdk.Update({"b": [1]}), "observations: expected one for each of a0; got b"),
         ("step", sdk.Update({}), "observations: expected one for each of a0; got an empty mapping"),
         ("step", sdk.Update("text"), "observation of 'a0': expected numbers or booleans, got str"),
-        ("start", sdk.Update([1], {"a0": 1.0}), "expected only observations at the start"),
-        ("start", sdk.Update([1], final=True), "expected only observations at the start"),
+        (
+            "start",
+            sdk.Update([1], {"a0": 1.0}),
+            "expected observations and messages only at the start",
+        ),
+        (
+            "start",
+            sdk.Update([1], final=True),
+            "expected observations and messages only at the start",
+        ),
     ],
 )
 @on_loop

@@ -236,7 +236,7 @@ async def test_finished_agent_gets_its_last_reward_once_and_is_not_asked_again()
     over = [(each.tick, each.terminated) for each in named(second, "act")]
     assert over == [(0, False), (1, True), (2, False)]
     assert named(first, "end")[0].observation.terminated
-    # The picture of the start comes with the first step; the last two with their ticks.
+    # The picture of each tick, that of the start too.
     frames = [*named(first, "message"), *named(first, "end")[0].messages]
     pictures = [(each.tick, sdk.read_array_message(each.payload)) for each in frames]
     assert [tick for tick, _ in pictures] == [0, 1, 2, 3]

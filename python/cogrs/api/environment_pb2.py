@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from cogrs.api import common_pb2 as cogrs_dot_api_dot_common__pb2
 
 
-DESCRIPTOR = _pool.add_file(b'\n\x1b\x63ogrs/api/environment.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\"x\n\x0eObservationSet\x12\x0f\n\x07tick_id\x18\x01 \x01(\x04\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12.\n\x0cobservations\x18\x03 \x03(\x0b\x32\x18.cogment.ObservationData\x12\x12\n\nactors_map\x18\x04 \x03(\x05\"~\n\x0f\x45nvStartRequest\x12\x11\n\timpl_name\x18\x01 \x01(\t\x12*\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x1a.cogment.EnvironmentConfig\x12,\n\x0f\x61\x63tors_in_trial\x18\x03 \x03(\x0b\x32\x13.cogment.TrialActor\"R\n\rEnvStartReply\x12\x30\n\x0fobservation_set\x18\x01 \x01(\x0b\x32\x17.cogment.ObservationSet\x12\x0f\n\x06spaces\x18\xe8\x07 \x01(\t\"\x1c\n\tActionSet\x12\x0f\n\x07\x61\x63tions\x18\x01 \x03(\x0c\"W\n\x10\x45nvActionRequest\x12&\n\naction_set\x18\x01 \x01(\x0b\x32\x12.cogment.ActionSet\x12\x1b\n\x13reply_with_snapshot\x18\x02 \x01(\x08\"\x9e\x01\n\x0e\x45nvActionReply\x12\x30\n\x0fobservation_set\x18\x01 \x01(\x0b\x32\x17.cogment.ObservationSet\x12 \n\x07rewards\x18\x02 \x03(\x0b\x32\x0f.cogment.Reward\x12\"\n\x08messages\x18\x03 \x03(\x0b\x32\x10.cogment.Message\x12\x14\n\x0c\x66inal_update\x18\x04 \x01(\x08\"7\n\x11\x45nvMessageRequest\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.cogment.Message\"\x11\n\x0f\x45nvMessageReply2\xda\x02\n\x13\x45nvironmentEndpoint\x12=\n\x07OnStart\x12\x18.cogment.EnvStartRequest\x1a\x16.cogment.EnvStartReply\"\x00\x12\x44\n\x08OnAction\x12\x19.cogment.EnvActionRequest\x1a\x17.cogment.EnvActionReply\"\x00(\x01\x30\x01\x12\x43\n\tOnMessage\x12\x1a.cogment.EnvMessageRequest\x1a\x18.cogment.EnvMessageReply\"\x00\x12=\n\x05OnEnd\x12\x19.cogment.EnvActionRequest\x1a\x17.cogment.EnvActionReply\"\x00\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
+DESCRIPTOR = _pool.add_file(b'\n\x1b\x63ogrs/api/environment.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\"x\n\x0eObservationSet\x12\x0f\n\x07tick_id\x18\x01 \x01(\x04\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12.\n\x0cobservations\x18\x03 \x03(\x0b\x32\x18.cogment.ObservationData\x12\x12\n\nactors_map\x18\x04 \x03(\x05\"~\n\x0f\x45nvStartRequest\x12\x11\n\timpl_name\x18\x01 \x01(\t\x12*\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x1a.cogment.EnvironmentConfig\x12,\n\x0f\x61\x63tors_in_trial\x18\x03 \x03(\x0b\x32\x13.cogment.TrialActor\"w\n\rEnvStartReply\x12\x30\n\x0fobservation_set\x18\x01 \x01(\x0b\x32\x17.cogment.ObservationSet\x12\x0f\n\x06spaces\x18\xe8\x07 \x01(\t\x12#\n\x08messages\x18\xe9\x07 \x03(\x0b\x32\x10.cogment.Message\"\x1c\n\tActionSet\x12\x0f\n\x07\x61\x63tions\x18\x01 \x03(\x0c\"W\n\x10\x45nvActionRequest\x12&\n\naction_set\x18\x01 \x01(\x0b\x32\x12.cogment.ActionSet\x12\x1b\n\x13reply_with_snapshot\x18\x02 \x01(\x08\"\x9e\x01\n\x0e\x45nvActionReply\x12\x30\n\x0fobservation_set\x18\x01 \x01(\x0b\x32\x17.cogment.ObservationSet\x12 \n\x07rewards\x18\x02 \x03(\x0b\x32\x0f.cogment.Reward\x12\"\n\x08messages\x18\x03 \x03(\x0b\x32\x10.cogment.Message\x12\x14\n\x0c\x66inal_update\x18\x04 \x01(\x08\"7\n\x11\x45nvMessageRequest\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.cogment.Message\"\x11\n\x0f\x45nvMessageReply2\xda\x02\n\x13\x45nvironmentEndpoint\x12=\n\x07OnStart\x12\x18.cogment.EnvStartRequest\x1a\x16.cogment.EnvStartReply\"\x00\x12\x44\n\x08OnAction\x12\x19.cogment.EnvActionRequest\x1a\x17.cogment.EnvActionReply\"\x00(\x01\x30\x01\x12\x43\n\tOnMessage\x12\x1a.cogment.EnvMessageRequest\x1a\x18.cogment.EnvMessageReply\"\x00\x12=\n\x05OnEnd\x12\x19.cogment.EnvActionRequest\x1a\x17.cogment.EnvActionReply\"\x00\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,17 +27,17 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_ENVSTARTREQUEST']._serialized_start=186
   _globals['_ENVSTARTREQUEST']._serialized_end=312
   _globals['_ENVSTARTREPLY']._serialized_start=314
-  _globals['_ENVSTARTREPLY']._serialized_end=396
-  _globals['_ACTIONSET']._serialized_start=398
-  _globals['_ACTIONSET']._serialized_end=426
-  _globals['_ENVACTIONREQUEST']._serialized_start=428
-  _globals['_ENVACTIONREQUEST']._serialized_end=515
-  _globals['_ENVACTIONREPLY']._serialized_start=518
-  _globals['_ENVACTIONREPLY']._serialized_end=676
-  _globals['_ENVMESSAGEREQUEST']._serialized_start=678
-  _globals['_ENVMESSAGEREQUEST']._serialized_end=733
-  _globals['_ENVMESSAGEREPLY']._serialized_start=735
-  _globals['_ENVMESSAGEREPLY']._serialized_end=752
-  _globals['_ENVIRONMENTENDPOINT']._serialized_start=755
-  _globals['_ENVIRONMENTENDPOINT']._serialized_end=1101
+  _globals['_ENVSTARTREPLY']._serialized_end=433
+  _globals['_ACTIONSET']._serialized_start=435
+  _globals['_ACTIONSET']._serialized_end=463
+  _globals['_ENVACTIONREQUEST']._serialized_start=465
+  _globals['_ENVACTIONREQUEST']._serialized_end=552
+  _globals['_ENVACTIONREPLY']._serialized_start=555
+  _globals['_ENVACTIONREPLY']._serialized_end=713
+  _globals['_ENVMESSAGEREQUEST']._serialized_start=715
+  _globals['_ENVMESSAGEREQUEST']._serialized_end=770
+  _globals['_ENVMESSAGEREPLY']._serialized_start=772
+  _globals['_ENVMESSAGEREPLY']._serialized_end=789
+  _globals['_ENVIRONMENTENDPOINT']._serialized_start=792
+  _globals['_ENVIRONMENTENDPOINT']._serialized_end=1138
 # @@protoc_insertion_point(module_scope)

@@ -101,24 +101,30 @@ class EnvStartReply(_message.Message):
 
     OBSERVATION_SET_FIELD_NUMBER: _builtins.int
     SPACES_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     spaces: _builtins.str
     """The environment's own spaces as JSON: those of Gymnasium, by the actors' names. Only data logs
-    look at them. The number is far from the others' so that the API's own next fields do not meet
-    it; readers that do not know the field skip it.
+    look at them. The numbers of this field and the next are far from the others' so that the API's
+    own next fields do not meet them; readers that do not know the fields skip them.
     """
     @_builtins.property
     def observation_set(self) -> Global___ObservationSet:
         """The observations of tick 0."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Message]:
+        """User data for actors, which arrives with these observations, such as the first picture."""
 
     def __init__(
         self,
         *,
         observation_set: Global___ObservationSet | None = ...,
         spaces: _builtins.str = ...,
+        messages: _abc.Iterable[_common_pb2.Message] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["observation_set", b"observation_set"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["observation_set", b"observation_set", "spaces", b"spaces"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "observation_set", b"observation_set", "spaces", b"spaces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

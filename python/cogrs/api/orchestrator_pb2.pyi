@@ -473,6 +473,11 @@ class TrialRewardRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REWARDS_FIELD_NUMBER: _builtins.int
+    LATE_FIELD_NUMBER: _builtins.int
+    late: _builtins.bool
+    """Whether the rewards are to be taken after the end of the trial too: then they go to agents that
+    have stored its steps. An addition of cogrs.
+    """
     @_builtins.property
     def rewards(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Reward]:
         """Rewards for one or more actors. `sender_name` of their sources is left empty."""
@@ -481,10 +486,11 @@ class TrialRewardRequest(_message.Message):
         self,
         *,
         rewards: _abc.Iterable[_common_pb2.Reward] | None = ...,
+        late: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rewards", b"rewards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["late", b"late", "rewards", b"rewards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -496,12 +502,19 @@ class TrialRewardReply(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TAKEN_FIELD_NUMBER: _builtins.int
+    taken: _builtins.int
+    """How many of the `late` rewards were taken: by the trial, or by agents after its end. An addition
+    of cogrs.
+    """
     def __init__(
         self,
+        *,
+        taken: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

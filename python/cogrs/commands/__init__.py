@@ -10,8 +10,10 @@ from cogrs.commands.data import add_data
 from cogrs.commands.demo import add_demo
 from cogrs.commands.orchestrator import add_orchestrator
 from cogrs.commands.parser import REFUSED, Parser
+from cogrs.commands.play import add_play
 from cogrs.commands.replay import add_keys, add_replay_proxy, add_replay_server
 from cogrs.commands.trial import add_trial
+from cogrs.commands.web import add_web
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +41,8 @@ def run(arguments: Sequence[str] | None, stop: StopSignal) -> int:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     add_demo(commands)
+    add_play(commands)
+    add_web(commands)
     add_keys(commands)
     add_replay_server(commands)
     add_replay_proxy(commands)

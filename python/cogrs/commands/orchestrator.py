@@ -29,6 +29,7 @@ _SETTINGS = {
     "close_grace": "time for a component to end its stream before it is cancelled",
     "call_timeout": "timeout of each OnReward and OnMessage, and of a data log's last samples",
     "retention": "time for which ended trials stay listed",
+    "late_rewards": "time for which agents of ended trials can be rewarded; 0 means not at all",
     "max_message": "maximum size of a message in bytes",
     "max_request": "maximum size of a message of a client or controller in bytes",
     "max_trials": "maximum number of trials that have not ended",

@@ -94,7 +94,16 @@ class Agent:
         """
 
     def end(self, final: Final) -> Any:
-        """Take the final data of the trial; no method is called after it."""
+        """Take the final data of the trial; only `late_reward` may be called after it."""
+
+    def late_reward(self, reward: ReceivedReward) -> bool:
+        """Take a reward that came after the end of the trial; return whether it was taken.
+
+        Quick and plain: it is called on the event loop. An agent whose class has this method is
+        kept for a while after its end; see `cogrs.limits.LATE_AGENTS`.
+        """
+        del reward
+        return False
 
     def lost(self) -> Any:
         """Clean up: the orchestrator is gone, the server stops, or `start`, `act` or `end` failed.

@@ -6,12 +6,22 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grpc import StatusCode
+
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
+from cogrs.limits import LATE_AGENTS
 from cogrs.sdk.agent import Agent, as_action
+from cogrs.sdk.call_error import CallError
 from cogrs.sdk.component_host import ComponentHost
 from cogrs.sdk.component_table import ResponseStream
-from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
+from cogrs.sdk.hosted_component import (
+    HostedComponent,
+    choose,
+    component_name,
+    failure_of,
+    is_awaitable,
+)
 from cogrs.sdk.wire import (
     action_content,
     messages_of,
@@ -43,6 +53,8 @@ class AgentHost(ComponentHost["_HostedAgent"]):
         super().__init__("cogrs-agent", stream_timeout)
         self._implementations = implementations
         self._codecs = codecs
+        self._ended: dict[tuple[str, str], Agent] = {}
+        """Agents that take rewards after their ends."""
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: pb.AgentStartRequest
@@ -66,8 +78,12 @@ class AgentHost(ComponentHost["_HostedAgent"]):
     async def on_reward(
         self, trial_id: str, actor_name: str, request: pb.AgentRewardRequest
     ) -> pb.AgentRewardReply:
-        """Give an agent a reward."""
-        await self.components.get((trial_id, actor_name)).reward(request.reward)
+        """Give an agent a reward, after its end too if it takes such rewards."""
+        key = (trial_id, actor_name)
+        if (ended := self._ended.get(key)) is not None:
+            _reward_late(component_name(*key), ended, request.reward)
+        else:
+            await self.components.get(key).reward(request.reward)
         return pb.AgentRewardReply()
 
     async def on_message(
@@ -81,7 +97,12 @@ class AgentHost(ComponentHost["_HostedAgent"]):
         self, trial_id: str, actor_name: str, request: pb.AgentEndRequest
     ) -> pb.AgentEndReply:
         """End an agent, and free it."""
-        await self._end((trial_id, actor_name), lambda it: it.end(request.final_data))
+        key = (trial_id, actor_name)
+        agent = await self._end(key, lambda it: it.end(request.final_data))
+        if getattr(type(agent), "late_reward", Agent.late_reward) is not Agent.late_reward:
+            self._ended[key] = agent
+            while len(self._ended) > LATE_AGENTS:
+                del self._ended[next(iter(self._ended))]
         return pb.AgentEndReply()
 
 
@@ -127,15 +148,18 @@ class _HostedAgent(HostedComponent[Agent]):
         reward = received_reward(message)
         await self.run("reward", lambda agent: self.call_method(agent.reward, reward))
 
-    async def end(self, data: common_pb2.ActorPeriodData) -> None:
-        async def end(agent: Agent) -> None:
+    async def end(self, data: common_pb2.ActorPeriodData) -> Agent:
+        """Bring the agent to its end, and return it."""
+
+        async def end(agent: Agent) -> Agent:
             final = received_final(data, self._codecs.observation, self._trial.name)
             await self.call_method(agent.end, final)
+            return agent
 
         self._ending = True
         if self._acting is not None:
             self._interrupted = self._acting.cancel()
-        await self.run_last(end)
+        return await self.run_last(end)
 
     async def _interruptible(self, action: Awaitable[Any]) -> Any:
         """Wait for an action in the stream's own task, until the trial ends."""
@@ -155,3 +179,14 @@ class _HostedAgent(HostedComponent[Agent]):
             rewards=rewards_of(done.rewards, self._trial.actors),
             messages=messages_of(done.messages, self._trial.actors),
         )
+
+
+def _reward_late(label: str, agent: Agent, message: common_pb2.Reward) -> None:
+    """Reward an agent after its end; a CallError if it does not take the reward."""
+    try:
+        taken = agent.late_reward(received_reward(message))
+    except Exception as error:
+        raise failure_of(f"{label}: late_reward", error) from error
+    if not taken:
+        text = f"{label}: its step of tick {message.tick_id} is not stored"
+        raise CallError(StatusCode.NOT_FOUND, text)

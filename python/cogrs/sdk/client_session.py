@@ -154,6 +154,29 @@ class ClientSession(ActorSession):
         request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
         await self._send(self._client.connection.stub.SendReward, request)
 
+    async def send_late_reward(self, reward: Reward) -> bool:
+        """Reward actors, also when the trial has ended: then the agents that stored its steps.
+
+        Orchestrators take late rewards for a while (`Settings.late_rewards`), which is longer than
+        they list the trial. Others than those of cogrs refuse them after the end.
+
+        Args:
+            reward: As of `send_reward`; after the end it has to name a tick >= 1.
+
+        Returns:
+            Whether the trial, or an agent after its end, took the reward.
+
+        Raises:
+            RemoteCallError: The orchestrator refuses.
+            RuntimeError: As `act`, except that the actor may have left.
+        """
+        self._check_loop()
+        request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors), late=True)
+        with raising_remote_errors(self._client.connection.endpoint):
+            stub = self._client.connection.stub
+            reply = await stub.SendReward(request, metadata=self._metadata)
+        return bool(reply.taken)
+
     async def send_message(self, message: Message) -> None:
         """Send user data to actors, or the environment, at once; see `send_reward`."""
         request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))

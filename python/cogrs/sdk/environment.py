@@ -66,7 +66,7 @@ class Environment:
         """Start an episode.
 
         Returns:
-            The `Update` of tick 0, before any action: it has observations and nothing else.
+            The `Update` of tick 0, before any action: it has observations, and may have messages.
         """
         raise NotImplementedError(f"{type(self).__name__}.start")
 

@@ -49,7 +49,11 @@ class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
         trial = started_trial(trial_id, ENVIRONMENT, request)
         component = _HostedEnvironment(trial, self._codecs, self.components.threads)
         reply = await self._start((trial_id,), component, partial(component.start, make))
-        return pb.EnvStartReply(observation_set=reply.observation_set, spaces=component.spaces)
+        return pb.EnvStartReply(
+            observation_set=reply.observation_set,
+            spaces=component.spaces,
+            messages=reply.messages,
+        )
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
@@ -93,8 +97,8 @@ class _HostedEnvironment(HostedComponent[Environment]):
             watching = getattr(environment, "observers", ())
             self._observers = frozenset(expanded("observers", watching, self._trial.actors))
             self.spaces = _spaces_of(environment)
-            if update.final or update.rewards or update.messages:
-                raise ValueError("update: expected only observations at the start")
+            if update.final or update.rewards:
+                raise ValueError("update: expected observations and messages only at the start")
             return self._reply(update)
 
         reply: pb.EnvActionReply = await self.make(make, start)

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 class FrameSender:
-    """Sends what an environment's `render` returns to some actors.
-
-    The first observations travel without messages, so their frame comes with the next ones.
-    """
+    """Sends what an environment's `render` returns to some actors, with the observations of it."""
 
     def __init__(self, receivers: Sequence[str]) -> None:
         """Send to these receivers; without any, nothing is rendered."""

@@ -82,8 +82,8 @@ class GymnasiumEnvironment(Environment):
                 environment's info, int8, in the flat form of `cogrs.action_mask`: of a Discrete,
                 entry i is for the action `start + i`. A space without masks, such as Box, may have
                 None in the info: then that part is left out. Actions are not compared with it.
-            frames_to: Receivers of what `render` returns after each step, as a message: see
-                `read_array_message`. Names are those of `Message`.
+            frames_to: Receivers of what `render` returns after the reset and each step, as a
+                message: see `read_array_message`. Names are those of `Message`.
             info_keys: Values of the environment's info to observe, a dtype by key, or a pair of a
                 dtype and a shape: `{"is_success": np.bool_}` observes `{"observation": ...,
                 "is_success": ...}`, with zeros where the info does not have the key. `"episode.r"`
@@ -176,7 +176,9 @@ class GymnasiumEnvironment(Environment):
         self._mask_layout = MaskLayout.of(self._env.action_space)
         observation, info = self._env.reset(seed=self._seed)
         self._observe(observation, info)
-        return self._update()
+        update = self._update()
+        update.messages = self._frames.drain()
+        return update
 
     def step(self, actions: Mapping[str, Any]) -> Update:
         """Step the environment with the player's action.

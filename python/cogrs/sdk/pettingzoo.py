@@ -69,8 +69,8 @@ class PettingZooEnvironment(Environment):
             make: Called when the trial starts; returns an `AECEnv` or a `ParallelEnv`.
             seed: Seed of the episode; None leaves it to the environment. The same seed for all
                 trials makes their episodes equal: see `factory`.
-            frames_to: Receivers of what `render` returns after each step, as a message: see
-                `read_array_message`. Names are those of `Message`.
+            frames_to: Receivers of what `render` returns after the reset and each step, as a
+                message: see `read_array_message`. Names are those of `Message`.
             info_keys: Values of each agent's info that become parts of its observation, as of
                 `GymnasiumEnvironment`.
             on_illegal: The treatment of an action that the mask forbids, or whose numbers are out
@@ -147,7 +147,9 @@ class PettingZooEnvironment(Environment):
             if agent in env.agents  # others may have no spaces before they come
         }
         self._frames.capture(env, self._tick)
-        return self._update(outcome)
+        update = self._update(outcome)
+        update.messages = self._frames.drain()
+        return update
 
     def step(self, actions: Mapping[str, Any]) -> Update:
         """Step the environment with the actions of the agents that are asked.

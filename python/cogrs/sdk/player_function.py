@@ -41,11 +41,11 @@ async def _play(session: ActorSession, function: Callable[[Observation], Any]) -
     async for event in session:
         if not isinstance(event, Observation):
             continue
-        await session.act(await _on_thread(function, event))
+        await session.act(await call_on_thread(function, event))
 
 
-async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
-    """Call a function that may wait for a person, on a thread that Ctrl-C leaves behind."""
+async def call_on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
+    """Call a function, which may wait for a person, on a thread that Ctrl-C leaves behind."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Any] = loop.create_future()
 

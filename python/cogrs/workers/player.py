@@ -147,6 +147,14 @@ class Player(Agent):
         self.total_reward += value
         return True
 
+    def late_reward(self, reward: ReceivedReward) -> bool:
+        """Add a reward that came after the end to its step; False if that is not stored."""
+        step = step_of_reward(reward.tick)
+        if step is None or step >= len(self._ids) or not self.add_reward(step, reward.value):
+            self._host.dropped()
+            return False
+        return True
+
     async def end(self, final: Final) -> None:
         """Store the last step, and close the episode; one without a step is dropped."""
         try:

@@ -258,6 +258,22 @@ class Orchestrator:
         _check_sender(actor, caller or Caller())
         actor.send(rewards, messages)
 
+    async def send_late(
+        self, trial_id: str, name: str, rewards: Collection[Reward], caller: Caller | None = None
+    ) -> int:
+        """Take rewards of an actor as `send`, or, once the trial has ended, for its agents.
+
+        Returns:
+            How many rewards were taken.
+
+        Raises:
+            OrchestratorError: As `send` and `LateRewards.send`.
+        """
+        if self._trials.takes(trial_id):
+            self.send(trial_id, name, rewards, caller=caller)
+            return len(rewards)
+        return await self._trials.late.send(trial_id, name, rewards, caller or Caller())
+
     # The stop.
 
     def begin_stop(self) -> None:

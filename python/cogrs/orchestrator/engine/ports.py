@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.agent_pb2 import AgentActionReply, AgentObservationRequest, AgentStartRequest
-    from cogrs.api.common_pb2 import ActorPeriodData, Message, TrialParams
+    from cogrs.api.common_pb2 import ActorPeriodData, Message, Reward, TrialParams
     from cogrs.api.datalog_pb2 import DatalogSample
     from cogrs.api.environment_pb2 import (
         EnvActionReply,
@@ -138,3 +138,6 @@ class Links(Protocol):
 
     def log(self, trial_id: str) -> LogPort | None:
         """Return a port to the data log, or None without one."""
+
+    async def reward_late(self, trial_id: str, endpoint: Endpoint, reward: Reward) -> bool:
+        """Reward an agent of a trial that has ended; return whether it took the reward."""

@@ -36,6 +36,8 @@ class Settings:
     """For each OnReward and OnMessage, and for a data log to take the rest at the end."""
     retention: float = 10.0
     """For which ended trials stay listed."""
+    late_rewards: float = 3600.0
+    """For which agents of ended trials can still be rewarded; 0 stands for not at all."""
     max_message: int = limits.MAX_MESSAGE
     """Bytes of the largest message, either way, on every channel and server."""
     max_request: int = limits.MAX_REQUEST

@@ -110,6 +110,7 @@ class Trial(TrialRecord):
             self.end(f"environment: OnStart: {fault}", failed=True)
             return
         self.latest, self._log_recorder.spaces = reply.observation_set, reply.spaces
+        self._router.add(ENVIRONMENT, (), reply.messages)
         self._run()
 
     def actor_ready(self) -> None:

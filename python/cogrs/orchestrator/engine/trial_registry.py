@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError, OrchestratorError, short
+from cogrs.orchestrator.engine.late_rewards import LateRewards
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.engine.trial import Trial
 from cogrs.orchestrator.engine.trial_record import TrialContext, TrialRecord
@@ -73,6 +74,8 @@ class TrialRegistry:
         self._over_actors = 0
         self._actors = 0
         self._params_bytes = 0
+        self.late = LateRewards(context)
+        """Rewards for trials that have ended."""
         self.live = 0
         """Trials that have not ended."""
 
@@ -151,6 +154,11 @@ class TrialRegistry:
             raise NotFoundError(f"no trial {short(trial_id)}")
         return trial
 
+    def takes(self, trial_id: str) -> bool:
+        """Return whether a trial has this id and takes rewards and messages."""
+        trial = self._trials.get(trial_id)
+        return trial is not None and not trial.over
+
     def __iter__(self) -> Iterator[TrialRecord]:
         """Return all trials."""
         return iter(list(self._trials.values()))
@@ -189,6 +197,7 @@ class TrialRegistry:
             self._params_bytes -= trial.params_bytes
             self._waiting.discard(trial)
             self._retain(trial)
+            self.late.keep(trial)
             trial_id = trial.id  # the clock is not to keep a trial that was forgotten before
             delay = self._settings.retention
             self._context.clock.call_later(delay, lambda: self._forget(trial_id))

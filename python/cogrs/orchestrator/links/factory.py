@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cogrs.api.agent_pb2 import AgentRewardRequest
 from cogrs.hung_calls import wait_running
 from cogrs.orchestrator.engine.endpoint import Endpoint, EndpointKind, parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
@@ -18,13 +19,14 @@ from cogrs.orchestrator.links.channel_pool import ChannelPool, Metadata, PooledC
 from cogrs.orchestrator.links.datalog import LogCounters, LogLink
 from cogrs.orchestrator.links.environment import EnvironmentLink
 from cogrs.orchestrator.links.hook import HookLink
-from cogrs.orchestrator.links.link import LinkContext
+from cogrs.orchestrator.links.link import LinkContext, tell
 from cogrs.orchestrator.links.remote import RemoteAgent, RemoteEnvironment, RemoteHook, RemoteLog
 from cogrs.orchestrator.links.store import StoreLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cogrs.api.common_pb2 import Reward
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
     from cogrs.store.writer import StoreWriter
@@ -92,6 +94,17 @@ class LinkFactory:
         """Return a port to an agent."""
         component, context = self._reach(trial_id, endpoint, RemoteAgent)
         return AgentLink(trial_id, name, component, events, self._settings, context)
+
+    async def reward_late(self, trial_id: str, endpoint: Endpoint, reward: Reward) -> bool:
+        """Reward an agent of a trial that has ended; return whether it took the reward."""
+        component, context = self._reach(trial_id, endpoint, RemoteAgent)
+        name = reward.receiver_name
+        answer = component.on_reward(trial_id, name, AgentRewardRequest(reward=reward))
+        label = f"trial {trial_id}: actor {name!r}: late reward"
+        try:
+            return await tell(label, answer, context.call_timeout) is None
+        finally:
+            context.release()
 
     def log(self, trial_id: str) -> LogLink | StoreLink | None:
         """Return a port to the data log or store, or None without one."""

@@ -7,12 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cogrs.orchestrator.engine.backlog import Backlog, Sized
-from cogrs.orchestrator.engine.log import trial_logger
+from cogrs.orchestrator.engine.log import logger, trial_logger
 from cogrs.orchestrator.links.component import checked, describe
 from cogrs.orchestrator.links.queues import AsyncQueue, SerialTaskQueue
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from cogrs.orchestrator.links.background_tasks import BackgroundTasks
@@ -80,18 +81,7 @@ class Link(Generic[Request]):
 
     async def _tell(self, call: str, answer: Awaitable[object]) -> BaseException | None:
         """Make a call without which the trial can go on; log and return its failure, if any."""
-        limit = asyncio.timeout(self._context.call_timeout or None)
-        try:
-            async with limit:
-                await answer
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            late = f"no answer within {self._context.call_timeout:g} s"
-            what = late if limit.expired() else describe(error)
-            self._log.warning("%s: %s: %s", self._label, call, what)
-            return error
-        return None
+        return await tell(f"{self._label}: {call}", answer, self._context.call_timeout, self._log)
 
     async def _half_close(self) -> None:
         self._requests.close()
@@ -124,3 +114,23 @@ async def _take_all(
                 raise
             return describe(error)
         take(item)
+
+
+async def tell(
+    label: str,
+    answer: Awaitable[object],
+    call_timeout: float,
+    log: logging.Logger | logging.LoggerAdapter[logging.Logger] = logger,
+) -> BaseException | None:
+    """Make a call without which all else can go on; log and return its failure, if any."""
+    limit = asyncio.timeout(call_timeout or None)
+    try:
+        async with limit:
+            await answer
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        late = f"no answer within {call_timeout:g} s"
+        log.warning("%s: %s", label, late if limit.expired() else describe(error))
+        return error
+    return None

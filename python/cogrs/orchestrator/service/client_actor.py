@@ -100,6 +100,10 @@ class ClientActorService(ClientActorServicer):
         caller = self._caller(context)
         rewards = request.rewards
         many = len(rewards) > MANY or any(len(reward.sources) > MANY for reward in rewards)
+        if request.late:
+            send_late = self._orchestrator.send_late
+            taken = await send_late(*_trial_and_actor(context), rewards, caller)
+            return TrialRewardReply(taken=taken)
         async with self._throttle.turn(large=many):
             self._orchestrator.send(*_trial_and_actor(context), rewards=rewards, caller=caller)
         return TrialRewardReply()

@@ -1,0 +1,124 @@
+"""`cogrs web`: a page in front of an orchestrator that runs elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cogrs.commands import pages
+from cogrs.commands.parser import Parser, fail, integer
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cogrs.stop_signal import StopSignal
+    from cogrs.tls import ClientTls
+    from cogrs.web import Game
+
+
+def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command."""
+    web = commands.add_parser(
+        "web",
+        help="serve a page for the clients of an orchestrator",
+        description="Serve a page on which people take part in the trials of an orchestrator that "
+        "runs elsewhere, as clients of a class or of a name. Prints a link per person.",
+        epilog=pages.CODES,
+    )
+    add = web.add_argument
+    add("--orchestrator", required=True, metavar="HOST:PORT", help="where the orchestrator is")
+    actor = web.add_mutually_exclusive_group(required=True)
+    actor.add_argument("--actor-class", default="", metavar="CLASS", help="class of the actors")
+    actor.add_argument("--actor-name", default="", metavar="NAME", help="name of the actor")
+    add(
+        "--env",
+        metavar="ENV",
+        help="what is played, for actions and keys: an id of Gymnasium's, or module:function",
+    )
+    add("--judge", action="store_true", help="people only judge: their actors are observers")
+    add("--people", type=_people, default=1, help="number of links (default: 1)")
+    add("--token", type=Path, metavar="FILE", help="file with the token for the orchestrator")
+    add("--tls", action="store_true", help="connect to the orchestrator with TLS")
+    add("--ca", type=Path, metavar="FILE", help="connect with TLS, and trust these certificates")
+    add("--server-name", metavar="NAME", help="host name in the orchestrator's certificate")
+    pages.add_page_options(web)
+    web.set_defaults(run=_run)
+
+
+def _people(text: str) -> int:
+    return integer(text, 1, 1000)
+
+
+def _run(given: argparse.Namespace, stop: StopSignal) -> int:
+    if (missing := pages.find_missing()) is not None:
+        return fail("web", missing)
+    try:
+        return asyncio.run(_serve(given, _game(given), stop))
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        return fail("web", str(error))
+
+
+def _game(given: argparse.Namespace) -> Game:
+    from cogrs.web import Game, game_of
+    from cogrs.web.environments import environment_maker
+
+    options = pages.game_options(given)
+    title = (given.env or given.orchestrator).rpartition("/")[2]
+    if given.judge:
+        return Game(title=title, controls=None, **options)
+    if given.env is None:
+        raise ValueError(
+            "--env: expected what is played, for its actions and keys, or --judge for people who "
+            "only judge; got neither"
+        )
+    return game_of(environment_maker(given.env), title, **options)
+
+
+def _client_tls(given: argparse.Namespace) -> ClientTls | None:
+    from cogrs.tls import ClientTls
+
+    if not (given.tls or given.ca or given.server_name):
+        return None
+    return ClientTls(ca=given.ca, server_name=given.server_name)
+
+
+async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int:
+    from cogrs.event_loop import handle_exception
+    from cogrs.tokens import read_token
+    from cogrs.web import app, serve_page
+
+    asyncio.get_running_loop().set_exception_handler(handle_exception)
+    made = app(
+        given.orchestrator,
+        game,
+        actor_class=given.actor_class,
+        actor_name=given.actor_name,
+        places=given.people,
+        hosts=pages.hosts_of(given),
+        tls=_client_tls(given),
+        token=None if given.token is None else read_token("--token", given.token),
+    )
+    page, places = made.state.page, made.state.places
+    role = "judge" if given.judge else "player"
+    listener = serve_page(
+        page,
+        host=given.host,
+        port=given.port,
+        tls=pages.server_tls(given),
+        insecure=given.insecure,
+    )
+    async with listener:
+        host = given.public_host or ""
+        urls = [listener.url(page.invite(place, role), host) for place in places]
+        spectator = listener.url(page.invite(places[0], "spectator"), host)
+        links = {
+            "url": urls[0],
+            "urls": urls,
+            "spectator": spectator,
+            "port": listener.port,
+            "orchestrator": given.orchestrator,
+        }
+        lines = [*(f"play     {url}" for url in urls), f"watch    {spectator}"]
+        pages.tell(given, links, lines)
+        return await pages.until_signal(stop)

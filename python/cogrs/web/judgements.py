@@ -1,0 +1,109 @@
+"""What people have judged: rewards that were sent, and those that were taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cogrs.sdk import Reward
+from cogrs.sdk.codecs import array_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from cogrs.sdk import ClientSession
+
+_MOST = 1000
+"""Judgements that can be taken back; the oldest is forgotten."""
+
+
+class JudgementError(ValueError):
+    """A judgement that is refused; the text is shown to the person."""
+
+
+@dataclass
+class Judgement:
+    """One judgement of a picture, or of several in a credit window."""
+
+    id: int
+    session: ClientSession
+    ticks: tuple[int, ...]
+    value: float
+    confidence: float
+    seen: float
+    stored: bool = False
+    undone: bool = False
+
+
+class Judgements:
+    """The judgements of one place."""
+
+    def __init__(self, keep_late: Callable[[str, Reward], bool] | None = None) -> None:
+        """Create an empty list; `keep_late` is called as `Place` says."""
+        self._keep_late = keep_late
+        self._given: list[Judgement] = []
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Judgement]:
+        """Return those that can still be taken back or were."""
+        return iter(self._given)
+
+    async def add(
+        self,
+        session: ClientSession,
+        receivers: Sequence[str],
+        ticks: Sequence[int],
+        value: float,
+        confidence: float,
+        seen: float,
+    ) -> Judgement:
+        """Reward the receivers for ticks, among which the value is spread.
+
+        Raises:
+            JudgementError: A value is out of range, or a tick rewards no action.
+        """
+        if not -1 <= value <= 1:
+            raise JudgementError(f"value: expected a number from -1 to 1, got {value:g}")
+        if not 0 < confidence <= 1:
+            raise JudgementError(f"confidence: expected a number from 0 to 1, got {confidence:g}")
+        if min(ticks) < 1:
+            raise JudgementError("no action led to the first picture: nothing there to judge")
+        self._count += 1
+        given = Judgement(self._count, session, tuple(ticks), value, confidence, seen)
+        given.stored = await self._send(given, receivers, 1)
+        self._given.append(given)
+        del self._given[:-_MOST]
+        return given
+
+    async def undo(self, receivers: Sequence[str]) -> Judgement:
+        """Take the latest judgement back, by a reward of the opposite sign.
+
+        Raises:
+            JudgementError: All are taken back already.
+        """
+        latest = next((each for each in reversed(self._given) if not each.undone), None)
+        if latest is None:
+            raise JudgementError("there is no judgement to take back")
+        await self._send(latest, receivers, -1)
+        latest.undone = True
+        return latest
+
+    async def _send(self, given: Judgement, receivers: Sequence[str], sign: int) -> bool:
+        note: dict[str, Any] = {"judgement": given.id, "seen": given.seen, "undone": sign < 0}
+        stored = False
+        for tick in given.ticks:
+            for receiver in receivers:
+                reward = Reward(
+                    receiver,
+                    sign * given.value / len(given.ticks),
+                    given.confidence,
+                    tick,
+                    array_message(note),
+                )
+                taken = await given.session.send_late_reward(reward)
+                if not taken and self._keep_late is not None:
+                    trial = given.session.trial.id
+                    taken = await asyncio.to_thread(self._keep_late, trial, reward)
+                stored |= taken
+        return stored

@@ -1,0 +1,118 @@
+"""The page as an ASGI app: three files, and the WebSocket by which it plays."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+
+from cogrs.limits import WEB_CONNECTIONS
+from cogrs.web.connection import Connection
+from cogrs.web.origin import Origin
+from cogrs.web.seats import Seats
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.requests import Request
+    from starlette.websockets import WebSocket
+
+    from cogrs.web.place import Place
+    from cogrs.web.seats import Role
+
+_FILES = {
+    "/": ("page.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Page:
+    """Places for people, and the app that serves them.
+
+    Attributes:
+        app: The ASGI app. It may be mounted in another one.
+    """
+
+    def __init__(self, hosts: Sequence[str] = ()) -> None:
+        """Create a page without places.
+
+        Args:
+            hosts: Names under which browsers may reach it, besides those of the loopback.
+        """
+        self.seats = Seats()
+        self._origin = Origin(hosts)
+        self._connections: set[Connection] = set()
+        self._running: dict[Place, asyncio.Task[None]] = {}
+        self._closers: list[Callable[[], Awaitable[Any]]] = []
+        routes = [Route(path, self._send_file) for path in _FILES]
+        self.app = Starlette(routes=[*routes, WebSocketRoute("/ws", self._connect)])
+        self.app.state.page = self
+
+    def invite(self, place: Place, role: Role = "player") -> str:
+        """Return a token for a place: for one join, or for any number of spectators.
+
+        A link has it in its fragment: `http://127.0.0.1:8000/#TOKEN`.
+        """
+        return self.seats.invite(place, role)
+
+    def start(self, place: Place) -> None:
+        """Play the trials of a place, from now on; a second call does nothing."""
+        if place not in self._running:
+            self._running[place] = asyncio.ensure_future(place.run())
+
+    def add_closer(self, closer: Callable[[], Awaitable[Any]]) -> None:
+        """Call a function when the page closes, such as the `close` of a client."""
+        self._closers.append(closer)
+
+    async def close(self) -> None:
+        """End all places, close all connections, and call the closers."""
+        for connection in list(self._connections):
+            connection.end(1001, "the server stops")
+        for task in self._running.values():
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running.values())
+        while self._closers:
+            await self._closers.pop()()
+
+    async def _send_file(self, request: Request) -> Response:
+        if (fault := self._origin.find_fault(request)) is not None:
+            return PlainTextResponse(fault, 403, _HEADERS)
+        name, kind = _FILES[request.scope["path"].removeprefix(request.scope["root_path"]) or "/"]
+        content = (files("cogrs.web") / "static" / name).read_bytes()
+        return Response(content, media_type=f"{kind}; charset=utf-8", headers=_HEADERS)
+
+    async def _connect(self, socket: WebSocket) -> None:
+        fault = self._origin.find_fault(socket)
+        connection = Connection(socket, self.seats, self.start)
+        if fault is not None:
+            await socket.close(1008, fault)
+            return
+        self._connections.add(connection)
+        try:
+            with suppress(ConnectionError):
+                await connection.serve(crowded=self.crowded)
+        finally:
+            self._connections.discard(connection)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are too many connections."""
+        return len(self._connections) > WEB_CONNECTIONS

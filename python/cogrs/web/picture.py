@@ -1,0 +1,78 @@
+"""Pictures of environments, compressed for pages."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs.optional_dependency import import_optional
+from cogrs.web.wire import JPEG, PNG, pack_frame
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_LARGE = 60_000
+"""Bytes of a PNG above which the next pictures are JPEG: photographs, and noise."""
+_QUALITY = 85
+
+
+class PictureEncoder:
+    """Encodes arrays as PNG, or as JPEG once a PNG was large."""
+
+    def __init__(self) -> None:
+        """Create an encoder, which tries PNG first.
+
+        Raises:
+            ImportError: Pillow is not installed.
+        """
+        self._image: Any = import_optional("PIL.Image", "pictures need Pillow", "cogrs[web]")
+        self._photographic = False
+
+    def encode(self, tick: int, pixels: npt.NDArray[Any]) -> bytes:
+        """Return the binary message of a picture.
+
+        Args:
+            tick: The tick that it shows.
+            pixels: uint8, (height, width, 3), (height, width, 4), or (height, width) of greys.
+
+        Raises:
+            ValueError: An array of another dtype or shape.
+        """
+        if pixels.dtype != np.uint8 or not (
+            pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+        ):
+            got = f"{pixels.dtype} {pixels.shape}"
+            raise ValueError(f"render: expected uint8 (height, width, 3), got {got}")
+        image = self._image.fromarray(np.ascontiguousarray(pixels))
+        out = io.BytesIO()
+        if self._photographic:
+            image.convert("RGB").save(out, "JPEG", quality=_QUALITY)
+            return pack_frame(JPEG, tick, out.getvalue())
+        image.save(out, "PNG", compress_level=1)
+        self._photographic = out.tell() > _LARGE
+        return pack_frame(PNG, tick, out.getvalue())
+
+
+def summarize(value: Any) -> dict[str, Any]:
+    """Return an observation as names and rounded numbers, the first few of each part."""
+    if isinstance(value, dict):
+        found: dict[str, Any] = {}
+        for name, part in list(value.items())[:_MOST_PARTS]:
+            for below, numbers in summarize(part).items():
+                found[f"{name}.{below}" if below else str(name)] = numbers
+        return found
+    array = np.asarray(value).ravel()
+    numbers = [_rounded(each) for each in array[:_MOST_NUMBERS].tolist()]
+    return {"": numbers if array.size <= _MOST_NUMBERS else [*numbers, "..."]}
+
+
+_MOST_PARTS = 32
+_MOST_NUMBERS = 16
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if np.isfinite(value) else str(value)
+    return value if isinstance(value, int | bool) else str(value)

@@ -1,0 +1,112 @@
+"""A real browser: Debian's chromium, driven by Selenium; its paths are given."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SLACK = 60.0
+"""Seconds that nothing on a page comes near, unless it hangs."""
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="no chromium with its driver: apt-get install chromium chromium-driver",
+)
+
+
+class Browser:
+    """One window, and what is on its page, by the names of `data-cogrs`."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    def find(self, name: str) -> Any:
+        return self.driver.find_element("css selector", f'[data-cogrs="{name}"]')
+
+    def all(self, name: str) -> list[Any]:
+        return self.driver.find_elements("css selector", f'[data-cogrs="{name}"] [data-tick]')
+
+    def text(self, name: str) -> str:
+        """The text of an element, also where it is not in the window."""
+        return self.script(f"return document.querySelector('[data-cogrs={name}]').textContent")
+
+    def script(self, code: str, *args: Any) -> Any:
+        return self.driver.execute_script(code, *args)
+
+    def tick(self) -> int:
+        """The tick on the screen; -1 before the first one."""
+        code = "return document.querySelector('[data-cogrs=frame]').dataset.tick ?? -1"
+        return int(self.script(code))
+
+    def join(self, name: str = "Ada") -> None:
+        """Fill in the form and send it."""
+        form = self.until(lambda: self.shown("join"))
+        form.find_element("css selector", "input[type=text]").send_keys(name)
+        form.find_element("css selector", "button").click()
+
+    def shown(self, name: str) -> Any:
+        found = self.find(name)
+        return found if found.is_displayed() else None
+
+    def keys(self, *codes: str) -> None:
+        """Press and let go of keys, one after the other."""
+        from selenium.webdriver.common.action_chains import ActionChains
+        from selenium.webdriver.common.keys import Keys
+
+        chain = ActionChains(self.driver)
+        for code in codes:
+            chain.send_keys(getattr(Keys, code, code))
+        chain.perform()
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """Wait until something holds, and return it; fail if it never does."""
+        end = time.monotonic() + SLACK
+        while not (found := holds()):
+            assert time.monotonic() < end, f"never so; the page says {self.text('reason')!r}"
+            time.sleep(0.02)
+        return found
+
+    def until_state(self, *states: str) -> None:
+        self.until(lambda: self.text("state") in states)
+
+    def errors(self) -> list[str]:
+        """What the browser complains about: errors of scripts, refused resources."""
+        return [each["message"] for each in self.driver.get_log("browser")]
+
+
+@contextmanager
+def browser(width: int = 1000, height: int = 900, *, dark: bool = False) -> Iterator[Browser]:
+    """Run a browser without a window of its own."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    options.binary_location = CHROMIUM or ""
+    for each in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu"):
+        options.add_argument(f"--{each}")
+    if dark:
+        options.add_argument("--force-dark-mode")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        if dark:
+            scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        yield Browser(driver)
+    finally:
+        driver.quit()

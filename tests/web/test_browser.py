@@ -1,0 +1,189 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.commands.command import script
+from tests.program import program
+from tests.web.browser import browser, needs_browser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.web.browser import Browser
+
+pytestmark = needs_browser
+
+
+@contextmanager
+def play(*arguments: str) -> Iterator[dict[str, Any]]:
+    """Run `cogrs play`; yield its line of JSON. Ctrl-C ends it."""
+    with program(script("play", *arguments, "--no-browser", "--json")) as process:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        yield json.loads(line)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+def play_to_the_end(page: Browser) -> None:
+    """Balance as well as one can by turns."""
+    while page.text("state") != "ended":
+        page.keys("ARROW_LEFT", "ARROW_RIGHT")
+
+
+def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
+    with play("CartPole-v1", "--mode", "press", "--seed", "1") as at, browser() as page:
+        page.open(at["url"])
+        assert "#" not in page.until(lambda: page.shown("join") and page.driver.current_url)
+        page.join()
+        page.until(lambda: page.tick() == 0)
+        page.until_state("playing")
+        play_to_the_end(page)
+        assert page.text("reason") == "environment: final update"
+        assert float(page.text("score")) >= 8
+        last = int(float(page.text("score")))
+        page.until(lambda: page.tick() == last)
+        # Feedback after the end is recorded, and can be undone.
+        page.find("good").click()
+        page.until(lambda: page.all("given"))
+        assert page.all("given")[0].get_attribute("data-tick") == str(last)
+        page.find("undo").click()
+        page.until(lambda: page.all("given")[0].get_attribute("data-undone"))
+        assert page.errors() == []
+
+
+def test_buttons_act_and_are_reached_by_tab() -> None:
+    with play("FrozenLake-v1", "--mode", "press") as at, browser() as page:
+        page.open(at["url"])
+        page.join()
+        page.until(lambda: page.tick() == 0)
+        page.find("action-1").click()
+        page.until(lambda: page.tick() == 1)
+        reached = set()
+        for _ in range(30):
+            page.keys("TAB")
+            reached.add(page.script("return document.activeElement.dataset.cogrs"))
+        assert {f"action-{k}" for k in range(4)} <= reached
+        assert {"good", "bad", "value", "undo", "leave"} <= reached
+
+
+def test_link_that_was_used_is_refused_and_a_reload_resumes() -> None:
+    with play("CartPole-v1", "--mode", "press") as at:
+        with browser() as page:
+            page.open(at["url"])
+            page.join()
+            page.until(lambda: page.tick() == 0)
+            page.keys("ARROW_LEFT")
+            page.until(lambda: page.tick() == 1)
+            page.driver.refresh()
+            page.until(lambda: page.tick() == 1)
+            assert page.shown("join") is None
+            with browser() as other:
+                other.open(at["url"])
+                other.until_state("ended")
+                assert "was used already" in other.text("reason")
+                assert other.shown("join") is None
+            with browser() as other:
+                other.open(at["spectator"])
+                other.until(lambda: other.tick() == 1)
+                for name in ("good", "leave", "takeover"):
+                    assert other.shown(name) is None
+        with browser() as page:
+            page.open(at["url"].partition("#")[0])
+            page.until_state("ended")
+            assert "needs a link" in page.text("reason")
+
+
+def test_second_tab_takes_over_and_the_first_is_told() -> None:
+    with play("CartPole-v1", "--mode", "press") as at, browser() as page:
+        page.open(at["url"])
+        page.join()
+        page.until(lambda: page.tick() == 0)
+        first = page.driver.current_window_handle
+        page.script("window.open(location.href)")  # which has a copy of the session's key
+        (second,) = set(page.driver.window_handles) - {first}
+        page.driver.switch_to.window(second)
+        page.until(lambda: page.shown("here"))
+        page.find("here").click()
+        page.until(lambda: page.tick() == 0)
+        page.until_state("playing")
+        page.driver.switch_to.window(first)
+        page.until_state("elsewhere")
+        page.until(lambda: page.shown("here"))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_phone_shows_picture_and_controls_without_scrolling(dark, tmp_path) -> None:
+    with (
+        play("CartPole-v1", "--mode", "press") as at,
+        browser(360, 640, dark=dark) as page,
+    ):
+        page.open(at["url"])
+        page.join()
+        page.until(lambda: page.tick() == 0)
+        for name in ("frame", "state", "action-0", "action-1", "good", "bad"):
+            box = page.script(
+                "const b = arguments[0].getBoundingClientRect();"
+                "return [b.left, b.top, innerWidth - b.right, innerHeight - b.bottom]",
+                page.find(name),
+            )
+            assert min(box) >= 0, (name, box)
+        for element in page.driver.find_elements("css selector", "button, input"):
+            if element.is_displayed():
+                assert min(element.size.values()) >= 24, element.get_attribute("outerHTML")
+                assert page.script(NAME, element), element.get_attribute("outerHTML")
+        assert page.script("return document.documentElement.lang") == "en"
+        assert page.script("return document.documentElement.scrollWidth") <= 360
+        assert min(page.script(CONTRAST)) >= 4.5
+        page.driver.save_screenshot(str(tmp_path / "phone.png"))
+
+
+def test_page_asks_for_nothing_of_other_hosts() -> None:
+    with play("CartPole-v1", "--mode", "press") as at, browser() as page:
+        page.open(at["url"])
+        page.join()
+        page.until(lambda: page.tick() == 0)
+        found = page.script("return performance.getEntriesByType('resource').map(e => e.name)")
+        assert {url.partition("/page")[0] for url in found} == {f"http://127.0.0.1:{at['port']}"}
+        with urllib.request.urlopen(f"http://127.0.0.1:{at['port']}/") as reply:
+            assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+
+
+NAME = """
+const e = arguments[0];
+return e.getAttribute("aria-label") || e.textContent.trim() || (e.labels?.length ?? 0) > 0;
+"""
+"""Whether an element has a name."""
+
+CONTRAST = """
+const light = (text) => {
+  const [r, g, b] = text.match(/[0-9.]+/g).map((v) => {
+    const c = v / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = getComputedStyle(e).backgroundColor;
+    if (!/, 0\\)$/.test(c)) return c;
+  }
+  return "rgb(255, 255, 255)";
+};
+return [...document.querySelectorAll("button, h1, h2, span, output, summary, kbd, p, label")]
+  .filter((e) => e.offsetParent && e.textContent.trim())
+  .map((e) => {
+    const a = light(getComputedStyle(e).color);
+    const b = light(ground(e));
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+"""
+"""The contrast of each text that is shown."""

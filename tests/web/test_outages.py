@@ -1,0 +1,115 @@
+"""A page whose orchestrator goes away, and a page behind TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from cogrs import orchestrator, sdk
+from cogrs.tls import ServerTls
+from cogrs.web import app, game_of, serve_page
+from tests.orchestrator.net import on_loop
+from tests.web.stage import Walk
+
+PLAYER = {"name": "ada", "actor_class": "person", "endpoint": "client"}
+
+
+def config() -> dict[str, Any]:
+    return {"trial_params": {"environment": {"endpoint": "local://walk"}, "actors": [PLAYER]}}
+
+
+def local(length: int) -> dict[str, Any]:
+    walk = sdk.GymnasiumEnvironment.factory(lambda: Walk(length), frames_to=["ada"])
+    return {"walk": sdk.local_environments({"": walk})}
+
+
+async def start_trial(where: str) -> sdk.StartedTrial:
+    """Start a trial, once the orchestrator is found again."""
+    async with sdk.TrialController(where) as controller:
+        while True:
+            try:
+                return await controller.start_trial()
+            except sdk.UnreachableError:
+                await asyncio.sleep(0.1)
+
+
+async def until(socket: Any, kind: str, **fields: Any) -> Any:
+    """Return the first message of a type with these fields."""
+    async for text in socket:
+        if isinstance(text, bytes):
+            continue
+        message = json.loads(text)
+        if message["type"] == kind and all(message[k] == v for k, v in fields.items()):
+            return message
+    raise AssertionError(f"no {kind} came: closed with {socket.close_code} {socket.close_reason}")
+
+
+@on_loop
+async def test_place_outlives_its_orchestrator_and_plays_the_next_trial() -> None:
+    server = await orchestrator.serve(config(), port=0, local=local(9))
+    where, port = f"127.0.0.1:{server.port}", server.port
+    game = game_of(Walk, "Walk", mode="press")
+    made = app(where, game, actor_class="person", patience=1.0)
+    page, (place,) = made.state.page, made.state.places
+    async with serve_page(page) as pages, connect(f"ws://127.0.0.1:{pages.port}/ws") as socket:
+        join = {"type": "join", "token": page.invite(place)}
+        await socket.send(json.dumps(join))
+        assert (await until(socket, "state"))["state"] == "waiting"
+        first = await start_trial(where)
+        await until(socket, "state", state="playing", trial=first.id)
+        await server.stop(0)
+        await until(socket, "state", state="waiting")
+        again = await orchestrator.serve(config(), port=port, local=local(2))
+        second = await start_trial(where)
+        await until(socket, "state", state="playing", trial=second.id)
+        for tick in range(2):
+            await socket.send(json.dumps({"type": "action", "value": 1}))
+            if tick == 0:
+                await until(socket, "tick", tick=1)
+        await until(socket, "state", state="ended", trial=second.id)
+        await again.stop(0)
+
+
+@on_loop
+async def test_page_behind_tls_is_reached_by_its_certificate_alone(tmp_path: Any) -> None:
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    pair = authority.issue_cert("127.0.0.1")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    pair.cert_chain_pems[0].write_to_path(certificate)
+    pair.private_key_pem.write_to_path(key)
+    key.chmod(0o600)
+    game = game_of(Walk, "Walk")
+    made = app("127.0.0.1:9", game, actor_class="person")
+    page, (place,) = made.state.page, made.state.places
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    tls = ServerTls(certificate=certificate, key=key)
+    async with serve_page(page, tls=tls) as pages:
+        assert pages.url("x") == f"https://127.0.0.1:{pages.port}/#x"
+        where = f"wss://127.0.0.1:{pages.port}/ws"
+        with pytest.raises(ssl.SSLError):
+            await connect(where, ssl=ssl.create_default_context())
+        async with connect(where, ssl=context, origin=pages.url("")[:-2]) as socket:
+            await socket.send(json.dumps({"type": "join", "token": page.invite(place)}))
+            await until(socket, "hello")
+
+
+def test_other_machines_need_tls() -> None:
+    made = app("127.0.0.1:9", game_of(Walk, "Walk"), actor_class="person")
+    with pytest.raises(ValueError, match=r"host: other machines reach '0.0.0.0': expected tls"):
+        serve_page(made.state.page, host="0.0.0.0")
+
+
+@on_loop
+async def test_taken_port_is_an_error_at_once() -> None:
+    made = app("127.0.0.1:9", game_of(Walk, "Walk"), actor_class="person")
+    async with serve_page(made.state.page) as pages:
+        with pytest.raises(OSError, match="in use"):
+            serve_page(made.state.page, port=pages.port)
+    await asyncio.sleep(0)
