@@ -9,7 +9,7 @@ from cogrs.api.common_pb2 import ActorPeriodData, Observation, ObservationData
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
+    from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply, ObservationSet
 
 
 def find_fault(observations: ObservationSet, actors: int) -> str | None:
@@ -21,6 +21,13 @@ def find_fault(observations: ObservationSet, actors: int) -> str | None:
         wrong = next(index for index in mapped if not 0 <= index < there)
         return f"actors_map: expected indexes of {there} observations, got {wrong}"
     return None
+
+
+def find_fault_of_start(reply: EnvStartReply, actors: int) -> str | None:
+    """Return what is wrong with the reply of the start, or None."""
+    if not reply.HasField("observation_set"):
+        return "no observation set"
+    return find_fault(reply.observation_set, actors)
 
 
 def find_fault_of_step(reply: EnvActionReply, actors: int) -> str | None:

@@ -103,10 +103,7 @@ class Trial(TrialRecord):
         if self.state is State.TERMINATING:
             self._ask_end()
             return
-        fault = "no observation set"
-        if reply.HasField("observation_set"):
-            fault = observation.find_fault(reply.observation_set, len(self.actors)) or ""
-        if fault:
+        if fault := observation.find_fault_of_start(reply, len(self.actors)):
             self.end(f"environment: OnStart: {fault}", failed=True)
             return
         self.latest, self._log_recorder.spaces = reply.observation_set, reply.spaces

@@ -49,10 +49,10 @@ while such a socket closes with a message half sent (session_base.cpp, clean_pip
 """
 
 _KEEPALIVE_SECONDS = 5
-"""A silent peer's machine is asked as often as this, and is gone when it has not answered three times.
+"""The system asks a silent peer's machine this often; after three unanswered requests it is gone.
 
-The system asks, not ZeroMQ: libzmq 4.3.5 ends the process when a heartbeat is due on a connection that
-broke while nobody read from it (stream_engine_base.cpp, out_event).
+The system does, not ZeroMQ: libzmq 4.3.5 ends the process when a heartbeat is due on a connection
+that broke while nobody read from it (stream_engine_base.cpp, out_event).
 """
 
 _LARGEST_FRAME = (1 << 63) - 1
