@@ -109,7 +109,7 @@ def check_oldest() -> None:
         project = tomllib.load(file)["project"]
     lines = [*project["dependencies"]]
     for extra, needed in project["optional-dependencies"].items():
-        # The oldest version of the first would bring an old PyTorch; `make test TORCH=...` tests it.
+        # The oldest version of sb3 would bring an old PyTorch; `make test TORCH=...` tests it.
         # Minari needs NumPy 2.
         lines += [] if extra in ("sb3", "minari") else needed
     for line in lines:

@@ -49,10 +49,11 @@ while such a socket closes with a message half sent (session_base.cpp, clean_pip
 """
 
 _KEEPALIVE_SECONDS = 5
-"""A silent peer's machine is asked as often as this, and is gone when it has not answered three times.
+"""A silent peer's machine is asked as often as this, and is gone when it has not answered three
+times.
 
-The system asks, not ZeroMQ: libzmq 4.3.5 ends the process when a heartbeat is due on a connection that
-broke while nobody read from it (stream_engine_base.cpp, out_event).
+The system asks, not ZeroMQ: libzmq 4.3.5 ends the process when a heartbeat is due on a connection
+that broke while nobody read from it (stream_engine_base.cpp, out_event).
 """
 
 _LARGEST_FRAME = (1 << 63) - 1
