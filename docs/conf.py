@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import cogrs
@@ -34,8 +35,10 @@ autodoc_member_order = "groupwise"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_default_options = {"members": True, "show-inheritance": True}
-# Frameworks whose modules are documented without being installed.
-autodoc_mock_imports = ["torch"]
+# Frameworks whose modules are documented without being installed. Stable-Baselines3 cannot be
+# imported beside a mock of PyTorch.
+_FRAMEWORKS = ["torch", "stable_baselines3"]
+autodoc_mock_imports = [] if all(map(find_spec, _FRAMEWORKS)) else _FRAMEWORKS
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Fields", "params_style")]
@@ -66,6 +69,8 @@ _FROM_ROOT = {
 _CODE = re.compile(r"(?<![`:])`([^`]+)`(?!`)")
 _MARK = re.compile(r"(?<=[ (,])[*|](?=\w)")
 _FENCE = re.compile(r"^(\s*)```python\n(.*?)\n\1```$", re.MULTILINE | re.DOTALL)
+# Which file does what: for readers of the code, in docstrings of packages.
+_FILES = re.compile(r"^\| question \| file \|\n(?:\|.*\n?)+", re.MULTILINE)
 _LITERAL = re.compile(r"(?<=::\n\n)(( +)\S.*(?:\n(?:\2.*)?)*)")
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 
@@ -103,7 +108,7 @@ def _write_as_rst(
         body = "\n".join(f"    {line}" if line else "" for line in fence[2].split("\n"))
         return f"{fence[1]}::\n\n{body}"
 
-    text = _FENCE.sub(indented, "\n".join(lines))
+    text = _FENCE.sub(indented, _FILES.sub("", "\n".join(lines)))
     # Every second part is code, which stays as it is.
     parts = _LITERAL.split(text)
     del parts[2::3]

@@ -671,7 +671,7 @@ class ReplayMemory(ReplayWriter):
         An entry that was given so often is no longer drawable, by any sampler. Samples then have
         `times_sampled`. Counts belong to entries, are saved with them, and are kept only while
         there is a limit: 0 forgets them, and one that is lowered to n makes larger counts n. They
-        take one byte per entry for limits up to 255, else four.
+        take one byte per entry, and some 14 more per entry that was drawn more than 254 times.
         """
     @max_times_sampled.setter
     def max_times_sampled(self, value: int) -> None: ...

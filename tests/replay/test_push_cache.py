@@ -1,12 +1,17 @@
 """`push_cache`: which caches are drawn and sent, when it waits and when it refuses."""
 
+from __future__ import annotations
+
+import signal
+import threading
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from cogrs import ReplayMemoryClient
+from cogrs import Bind, ReplayMemoryClient
 from tests.replay import build, network
 from tests.replay.network import (
     SLACK,
@@ -18,6 +23,9 @@ from tests.replay.network import (
     pair,
     started,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def test_push_without_drawable_entries_returns_minus_one_and_sends_no_cache() -> None:
@@ -134,11 +142,32 @@ def test_push_waits_at_the_high_water_mark_and_names_the_peer() -> None:
             client.write_log("line")
 
 
-def test_cache_that_no_server_took_is_sent_by_the_next_push() -> None:
+@contextmanager
+def nobody_takes_pushes(timeout: float) -> Iterator[tuple[ReplayMemoryClient, Callable[[], Any]]]:
+    """Give a client with 40 entries to draw once, two per cache, and what takes all its caches."""
+    (where,) = network.unused_endpoints(1)
     once = {"sampler": "fifo", "max_times_sampled": 1, "cache_size": 2}
-    with started(9, **once) as server, connected(server, timeout=0.2, hwm=1) as client:
+    with (
+        started(20, **once) as server,
+        ReplayMemoryClient(
+            server.pub_endpoint, server.rep_endpoint, where, max_step=64, timeout=timeout, hwm=1
+        ) as client,
+    ):
         build.add_uniform(client.rem, 41)
-        server.close()
+
+        def taken() -> Any:
+            worker = Call(lambda: server.pull_worker_main(where, Bind))
+            network.push_all(client)
+            batch = server.get_batch(40, wait=50)
+            server.close()
+            worker.result()
+            return sorted(batch.prev.s.ravel().tolist())
+
+        yield client, taken
+
+
+def test_cache_that_no_server_took_is_sent_by_the_next_push() -> None:
+    with nobody_takes_pushes(timeout=0.2) as (client, taken):
         with pytest.raises(TimeoutError):
             network.push_for_ever(client)
         left = client.rem.num_drawable
@@ -146,11 +175,18 @@ def test_cache_that_no_server_took_is_sent_by_the_next_push() -> None:
             with pytest.raises(TimeoutError):
                 client.push_cache()
         assert client.rem.num_drawable == left
-        with network.restarted(server, 9, **once) as again:
-            pushes = Call(lambda: network.push_all(client))
-            pushes.result(50)
-            batch = again.get_batch(40, wait=50)
-    assert sorted(batch.prev.s.tolist()) == list(range(40))
+        assert taken() == list(range(40))
+
+
+def test_cache_whose_wait_was_interrupted_is_sent_by_the_next_push() -> None:
+    with nobody_takes_pushes(timeout=50) as (client, taken):
+        interrupt = signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)
+        timer = threading.Timer(3, *interrupt)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            network.push_for_ever(client)
+        timer.join()
+        assert taken() == list(range(40))
 
 
 @pytest.mark.parametrize("hwm", [1, 2])

@@ -375,7 +375,7 @@ class ReplayMemoryClient(Closeable):
         head = encode(self._uuid, cache=cache)
         try:
             self._pushes.send("push_cache", lambda: head, frames, timeout)
-        except (TimeoutError, ConnectionError):
+        except BaseException:  # Ctrl-C ends the wait too
             synced.keep_cache(drawn)
             raise
         return 0

@@ -41,7 +41,7 @@ class PrioritizedSamples(NamedTuple):
 
     The first six are those of `ReplayBufferSamples`.
 
-    Attributes:
+    Fields:
         weights: Importance weights (B, 1), the largest of the batch is 1.
         ids: uint64 (B,), for `ReplayBuffer.update_priorities`.
     """

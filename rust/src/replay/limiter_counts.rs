@@ -67,11 +67,11 @@ impl Memory {
         Err(Error::value("limiter", expected, format!("min_size={min_size}")))
     }
 
-    /// Counts the entries of the episode at a position in the order of closing, which is about to be evicted for room.
+    /// Counts the entries that are not used up of the episode at a position in the order of closing, which is about to be
+    /// evicted for room.
     pub(super) fn note_evicted(&mut self, at: usize) {
         if self.limited.is_some() {
-            let actions = self.episode(at).map_or(0, Episode::actions);
-            self.evicted_too_early += actions as u64;
+            self.evicted_too_early += self.episode(at).map_or(0, |each| self.count_unused(each));
         }
     }
 

@@ -181,6 +181,22 @@ fn min_size_that_is_evicted_before_it_is_held_is_an_error_that_names_the_limits(
 }
 
 #[test]
+fn used_up_entries_are_not_evicted_too_early() {
+    let mut memory = new_memory(33);
+    memory.set_limiter(Some(RateLimiter::min_size(8).unwrap())).unwrap();
+    set(&mut memory, |settings| settings.max_times_sampled = 1);
+    for _ in 0..3 {
+        add_episode(&mut memory, 10);
+    }
+    // By age each is drawn once, and then all are used up.
+    memory.draw_by(Sampler::Fifo, memory.num_drawable()).unwrap();
+    for _ in 0..6 {
+        add_episode(&mut memory, 1);
+        assert_eq!(memory.check_min_size(), Ok(()));
+    }
+}
+
+#[test]
 fn cleared_memory_counts_anew_what_is_evicted_too_early() {
     let mut memory = new_memory(10);
     memory.set_limiter(Some(RateLimiter::min_size(10).unwrap())).unwrap();
