@@ -350,19 +350,20 @@ def test_interrupts_at_any_moment_leave_a_vector_that_goes_on(num_threads: int) 
     assert (out, err) == ("goes on\n", "")
 
 
+@pytest.mark.parametrize("kind", [OSError, SystemExit])
 def test_close_that_raises_is_logged_and_the_others_are_closed(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     class Stuck(Free):
         def close(self) -> None:
             super().close()
-            raise OSError("stuck")
+            raise kind("stuck")
 
     envs = VectorEnv(Stuck, 3)
     made = envs.envs[:]
     envs.close()
     assert all(each.closed for each in made)
-    assert caplog.text.count("OSError: stuck") == 3
+    assert caplog.text.count(f"{kind.__name__}: stuck") == 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks of POSIX")

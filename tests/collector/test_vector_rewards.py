@@ -32,7 +32,13 @@ class Paying(Free):
     def step(self, action: Any) -> Any:
         shown, reward, *ends = super().step(action)
         self.memory[:] = reward, -reward
-        odd = {"number": 1.0, "long": np.zeros(3), "text": ["a", "b"], "list": [reward, -reward]}
+        odd = {
+            "number": 1.0,
+            "none": None,
+            "long": np.zeros(3),
+            "text": ["a", "b"],
+            "list": [reward, -reward],
+        }
         return shown, odd.get(self.odd, self.memory), *ends
 
 
@@ -161,6 +167,7 @@ def test_restarted_environment_pays_a_row_of_zeros() -> None:
         ("number", r"reward: expected an array of shape \(2,\), .* got a number.*reward_space"),
         ("long", r"reward: expected float64 \(2,\), got float64 \(3,\)"),
         ("text", "reward: cannot convert <U1 to float64"),
+        ("none", r"reward: expected an array of shape \(2,\), .* got None"),
     ],
 )
 def test_reward_of_another_form_fails_the_environment(odd: str, words: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import time
 from typing import Any
@@ -38,6 +40,31 @@ class Hanging(Free):
         if (options or {}).get("hang"):
             self.released.wait(LIMIT)
         return super().reset(seed=seed)
+
+
+class Frees(Free):
+    """Has what `HangsElsewhere` has, and does not hang."""
+
+    odd = 0
+
+    def hangs(self) -> None: ...
+
+    def render(self) -> Any: ...
+
+
+class HangsElsewhere(Frees):
+    """Hangs in a method of its own, in `render` or where an attribute is set."""
+
+    def hangs(self) -> None:
+        time.sleep(LIMIT)
+
+    def render(self) -> Any:
+        self.hangs()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "odd":
+            self.hangs()
+        super().__setattr__(name, value)
 
 
 @pytest.fixture
@@ -140,3 +167,43 @@ def test_timeout_that_is_no_time_is_refused(
 def test_timeout_of_a_built_in_game_is_refused() -> None:
     with pytest.raises(ValueError, match="timeout: expected None for a built-in game"):
         VectorEnv("cartpole", timeout=1.0)
+
+
+@pytest.mark.parametrize("place", [{}, {"num_threads": 2}, {"processes": 2}])
+@pytest.mark.parametrize("what", ["call", "render", "set_attr"])
+def test_environment_that_hangs_in_another_call_is_named_and_has_to_be_reset(
+    place: dict[str, int], what: str
+) -> None:
+    envs = VectorEnv([Frees, Frees, HangsElsewhere], timeout=2.0, **place)
+    envs.reset(seed=1)
+    calls = {
+        "call": lambda: envs.call("hangs"),
+        "render": envs.render,
+        "set_attr": lambda: envs.set_attr("odd", 1),
+    }
+    with pytest.raises(GameTimeoutError, match="environment 2 did not return within 2") as info:
+        calls[what]()
+    assert info.value.game == 2
+    # Environments beside it may have been replaced, whose episodes are not the ones before.
+    with pytest.raises(ResetNeeded):
+        envs.step([0, 0, 0])
+    assert envs.reset(seed=5)[0][:, 0].tolist() == [5, 6, 7]
+    envs.close()
+
+
+def test_processes_with_a_timeout_work_in_a_program_with_many_open_files() -> None:
+    # `select` takes file descriptors below 1024 only.
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 2048:
+        pytest.skip("needs 2048 file descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit, 2048), most))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        envs = VectorEnv(Free, 1, processes=1, timeout=60.0)
+        envs.reset(seed=1)
+        assert envs.step([0])[1].tolist() == [1]
+        envs.close()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

@@ -417,3 +417,13 @@ def test_memory_that_is_more_than_available_is_a_warning(monkeypatch: pytest.Mon
         buffer = made(10)
     buffer.add(*next(rollout(1)))
     assert buffer.size() == 1
+
+
+def test_n_steps_is_another_name_of_n_step() -> None:
+    # Stable-Baselines3 asks for these arguments by a warning, where an algorithm has n_steps.
+    assert made(100, n_steps=3, gamma=0.98).n_step == 3
+    assert made(100, n_step=3, n_steps=3).n_step == 3
+    with pytest.raises(ValueError, match="n_steps: expected the same as n_step, 2, got 3"):
+        made(100, n_step=2, n_steps=3)
+    with pytest.raises(ValueError, match="n_steps: expected an integer >= 1, got 0"):
+        made(100, n_steps=0)

@@ -227,12 +227,13 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             AttributeError: An environment has no such attribute. Built-in games have spaces,
                 `metadata`, `render_mode`, `spec` and their options.
             TypeError: With `processes`, a value that cannot travel between processes.
+            GameError: An environment hangs, or its process has ended; see `step`.
             gymnasium.error.ClosedEnvironmentError: After close.
 
         Exceptions of the method are passed on.
         """
         check_text("name", name)
-        return self._open().call(name, args, kwargs)
+        return self._watched(self._open().call, name, args, kwargs)  # type: ignore[no-any-return]
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of each environment; see `call`."""
@@ -249,13 +250,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             ValueError: The number of values is not `num_envs`.
             AttributeError: The game is built in.
             TypeError: With `processes`, a value that cannot travel between processes.
+            GameError: An environment hangs, or its process has ended; see `step`.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         check_text("name", name)
         given = values if isinstance(values, list | tuple) else [values] * self.num_envs
         if len(given) != self.num_envs:
             raise ValueError(f"values: expected {self.num_envs} values, got {len(given)}")
-        self._open().set_attr(name, given)
+        self._watched(self._open().set_attr, name, given)
 
     def reset(
         self,
@@ -299,11 +301,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             super().reset(seed=seeds[0])
         # The next call finishes a reset that Ctrl-C breaks off.
         self._begun = True
-        try:
-            shown, infos = games.reset(begins)
-        except GameError as failure:
-            self._fail(failure)
-            raise
+        shown, infos = self._watched(games.reset, begins)
         self._seeded = True
         self._over &= ~mask
         return shown, self._infos(infos)
@@ -339,11 +337,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             raise EpisodeOverError(
                 f"step without a reset of environments whose episode is over: {over}"
             )
-        try:
-            shown, rewards, terminated, truncated, infos = games.step(actions)
-        except GameError as failure:
-            self._fail(failure)
-            raise
+        shown, rewards, terminated, truncated, infos = self._watched(games.step, actions)
         if disabled:
             self._over = terminated | truncated
         return shown, rewards, terminated, truncated, self._infos(infos)
@@ -352,9 +346,10 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         """Return the frames that environments render; None for built-in games.
 
         Raises:
+            GameError: An environment hangs, or its process has ended; see `step`.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
-        return self._open().render()
+        return self._watched(self._open().render)  # type: ignore[no-any-return]
 
     def close_extras(self, **_: Any) -> None:
         """Close the environments, or stop the games."""
@@ -366,9 +361,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             raise error.ClosedEnvironmentError("these environments are closed")
         return self._games
 
-    def _fail(self, failure: GameError) -> None:
-        self._begun = False
-        self._why = f"all environments have to be reset after a failure ({failure})"
+    def _watched(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Make a call of the games; after a GameError only `reset` is possible."""
+        try:
+            return call(*args)
+        except GameError as failure:
+            self._begun = False
+            self._why = f"all environments have to be reset after a failure ({failure})"
+            raise
 
     def _infos(
         self, given: dict[str, Any] | Iterable[tuple[int, dict[str, Any]]]

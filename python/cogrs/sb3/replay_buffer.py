@@ -90,6 +90,7 @@ class ReplayBuffer(_ReplayBuffer):
             is one that did not terminate.
         n_step: Steps from `observations` to `next_observations`, >= 1; fewer where an episode ends.
             `rewards` is their discounted sum (Sutton and Barto, section 7.1).
+        n_steps: The name that Stable-Baselines3 has for `n_step`; give one of them.
         gamma: Discount, >= 0. Give it the algorithm's.
         sampler: "uniform", with replacement, or "prioritized" (Schaul et al. 2016).
         alpha: Exponent of priorities, of sampler "prioritized", >= 0.
@@ -122,6 +123,7 @@ class ReplayBuffer(_ReplayBuffer):
         handle_timeout_termination: bool = True,
         *,
         n_step: int = 1,
+        n_steps: int | None = None,
         gamma: float = 0.99,
         sampler: str = "uniform",
         alpha: float = 0.6,
@@ -139,6 +141,10 @@ class ReplayBuffer(_ReplayBuffer):
             "handle_timeout_termination", handle_timeout_termination
         )
         self.n_step = check_integer("n_step", n_step, 1)
+        if n_steps is not None:
+            self.n_step = check_integer("n_steps", n_steps, 1)
+            if n_step not in (1, n_steps):
+                raise ValueError(f"n_steps: expected the same as n_step, {n_step}, got {n_steps}")
         self.gamma = _at_least_0("gamma", gamma)
         if sampler not in _SAMPLERS:
             expected = " or ".join(map(repr, _SAMPLERS))

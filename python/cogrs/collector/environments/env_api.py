@@ -25,7 +25,7 @@ def close_env(env: Any, name: str) -> None:
     try:
         if hasattr(env, "close"):
             env.close()
-    except Exception:  # raised by its own code; the environment is gone in any case
+    except (Exception, SystemExit):  # raised by its own code; the environment is gone in any case
         _logger.warning("close() of %s failed", name, exc_info=True)
 
 

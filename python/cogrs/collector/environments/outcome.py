@@ -37,8 +37,9 @@ def reward_of(reward: Any, shape: tuple[int, ...]) -> Any:
     if not shape:
         return number_of("reward", reward)
     if np.ndim(reward) == 0:
+        got = "a number" if isinstance(reward, Real | np.ndarray) else shown(reward)
         raise ValueError(
-            f"reward: expected an array of shape {shape}, as reward_space says, got a number: a "
+            f"reward: expected an array of shape {shape}, as reward_space says, got {got}: a "
             "wrapper that makes rewards numbers has to set its reward_space to None"
         )
     return convert("reward", reward, np.dtype(np.float64), shape).copy()

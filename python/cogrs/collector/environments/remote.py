@@ -125,12 +125,20 @@ class RemoteEnvs:
 
     def _give_in(self, error: WorkerDiedError) -> None:
         """Count the death of the process; raise a GameError where the policy says so."""
-        number = max(self._moving[0], self._numbers.start)
+        number = self._number()
         if not self._restarts.take(number, error):
-            note = self._restarts.note(number)
-            if isinstance(error, WorkerHungError):
-                raise GameTimeoutError(f"environment {number} {error}{note}", number) from error
-            raise GameError(f"environment {number}: {error}{note}", number) from error
+            self._give_up(error, self._restarts.note(number))
+
+    def _number(self) -> int:
+        """Return the number of the environment that moved when the process ended."""
+        return max(self._moving[0], self._numbers.start)
+
+    def _give_up(self, error: WorkerDiedError, note: str = "") -> NoReturn:
+        """Raise the GameError of a process that ended."""
+        number = self._number()
+        if isinstance(error, WorkerHungError):
+            raise GameTimeoutError(f"environment {number} {error}{note}", number) from error
+        raise GameError(f"environment {number}: {error}{note}", number) from error
 
     def make(self, at: int) -> None:
         """See `SerialEnvs`."""
@@ -190,15 +198,22 @@ class RemoteEnvs:
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """See `SerialEnvs`."""
-        return self._ask("call", name, list(args), dict(kwargs))  # type: ignore[no-any-return]
+        return self._demand("call", name, list(args), dict(kwargs))  # type: ignore[no-any-return]
 
     def set_attr(self, name: str, values: Sequence[Any]) -> None:
         """See `SerialEnvs`."""
-        self._ask("set_attr", name, list(values))
+        self._demand("set_attr", name, list(values))
 
     def render(self) -> list[Any]:
         """See `SerialEnvs`."""
-        return self._ask("render")  # type: ignore[no-any-return]
+        return self._demand("render")  # type: ignore[no-any-return]
+
+    def _demand(self, name: str, *args: Any) -> Any:
+        """Make a call that no restart can repeat: its effects are lost with the environments."""
+        try:
+            return self._ask(name, *args)
+        except WorkerDiedError as error:
+            self._give_up(error)
 
     def busy(self) -> int | None:
         """Return the number of the environment that moves; None if all rest."""

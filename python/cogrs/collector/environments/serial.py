@@ -277,16 +277,29 @@ class SerialEnvs:
         Raises:
             AttributeError: An environment has no such attribute.
         """
-        found = [attribute_of(self._env(at), name) for at in range(len(self.envs))]
-        return [each(*args, **kwargs) if callable(each) else each for each in found]
+        found = self._each(lambda at: attribute_of(self._env(at), name))
+
+        def value(at: int) -> Any:
+            return found[at](*args, **kwargs) if callable(found[at]) else found[at]
+
+        return self._each(value)
 
     def set_attr(self, name: str, values: Sequence[Any]) -> None:
         """Set an attribute of each environment, where its wrappers or itself have it."""
-        for at, value in enumerate(values):
-            env = self._env(at)
-            set_attribute(env, name, value)
+
+        def assign(at: int) -> None:
+            set_attribute(self._env(at), name, values[at])
             if self._moves[at] is not self._begin_moves[at]:
                 self._moves[at] = self._step_of(at)
+
+        self._each(assign)
+
+    def _each(self, visit: Callable[[int], Any]) -> list[Any]:
+        """Return what a function returns for each position, so that `busy` knows which is next."""
+        results = self._results = []
+        for at in range(len(self.envs)):
+            results.append(visit(at))  # noqa: PERF401 (`busy` reads the length meanwhile)
+        return results
 
     def _env(self, at: int) -> Any:
         if self.envs[at] is None:
@@ -305,17 +318,19 @@ class SerialEnvs:
 
     def render(self) -> list[Any]:
         """Return the frames of each, None for one that is to be made."""
-        return [None if env is None else env.render() for env in self.envs]
+
+        def frame(at: int) -> Any:
+            env = self.envs[at]
+            return None if env is None else env.render()
+
+        return self._each(frame)
 
     def abandon(self) -> None:
         """Leave the environments to the thread in which one hangs."""
 
     def close(self) -> None:
         """Close all, also when one of them raises."""
-        for at in range(len(self.envs)):
-            self._results = [None] * at
-            self.give_up(at)
-        self._results = [None] * len(self.envs)
+        self._each(self.give_up)
 
 
 def failure(number: int, error: BaseException, note: str = "") -> GameError:

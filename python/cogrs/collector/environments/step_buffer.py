@@ -31,6 +31,9 @@ OWN_BYTES = 8 + 8 + 8 + 1 + 4 + 4
 
 GOES_ON = 4
 
+_NO_REWARD = object()
+"""In the place of the reward of a first state."""
+
 
 @dataclass(frozen=True)
 class StepBuffer:
@@ -84,8 +87,8 @@ class ObservationWriter:
             for info in spaces.infos
             if info.key in keys
         ]
-        # Writes a reward that is a vector, None for zeros, and returns a number in its place. None
-        # where rewards are numbers.
+        # Writes a reward that is a vector, zeros without one, and returns a number in its place.
+        # None where rewards are numbers.
         shape = spaces.reward_shape
         self.pay = partial(_pay, keys.get(REWARDS), shape) if shape else None
         shown = {part.key for part in spaces.parts}
@@ -110,8 +113,8 @@ class ObservationWriter:
                 write(row, value, info)
 
 
-def _pay(array: Array | None, shape: tuple[int, ...], row: int, reward: Any) -> float:
-    vector = 0 if reward is None else reward_of(reward, shape)
+def _pay(array: Array | None, shape: tuple[int, ...], row: int, reward: Any = _NO_REWARD) -> float:
+    vector = 0 if reward is _NO_REWARD else reward_of(reward, shape)
     if array is not None:
         array[row] = vector
     return 0.0

@@ -206,7 +206,7 @@ class LocalStepper:
         shown, info = env.reset(seed=seed)
         self._show(row, shown, info)
         if self._pay is not None:
-            self._pay(row, None)
+            self._pay(row)
 
     def _note_turn(self, row: int, game: AgentGame) -> None:
         self._players[row], self._seqs[row] = game.player, game.seq

@@ -48,6 +48,7 @@ def main(memory: int, answers: int, life: int) -> None:
     while (request := _read(sys.stdin.buffer)) is not None:
         write_all(answers, framed(_answer(envs, *request)))
     envs.close()
+    envs.moving[0] = -1
 
 
 def _read(source: BinaryIO) -> Any:
@@ -123,6 +124,13 @@ class NotingEnvs(SerialEnvs):
     def cut_short_by(self, at: int, kind: str, text: str) -> Step:
         """Do as `cut_short` for an error of the parent's."""
         return self.cut_short(at, (TypeError if kind == "TypeError" else ValueError)(text))
+
+    def _each(self, visit: Callable[[int], Any]) -> list[Any]:
+        def note_and_visit(at: int) -> Any:
+            self.moving[0] = self._numbers[at]
+            return visit(at)
+
+        return super()._each(note_and_visit)
 
     def make(self, at: int) -> None:
         """See `SerialEnvs`."""

@@ -22,6 +22,8 @@ _START = (
 )
 GRACE = 0.2
 """Seconds that a worker has to close its environments before it is killed."""
+_SLICE = 3600.0
+"""Seconds that are waited at once: the system counts milliseconds in 32 bits."""
 
 
 class RemoteError(RuntimeError):
@@ -129,9 +131,12 @@ class WorkerProcess:
             WorkerDiedError: It has ended.
         """
         if end is not None:
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
-                raise TimeoutError
+            # `select.select` refuses descriptors from 1024 on.
+            poll = select.poll()
+            poll.register(self._answers, select.POLLIN)
+            while (left := end - time.monotonic()) <= 0 or not poll.poll(min(left, _SLICE) * 1000):
+                if left <= 0:
+                    raise TimeoutError
         got = os.read(self._answers, limit)
         if not got:
             raise self.death()
