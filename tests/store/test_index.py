@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -220,3 +221,25 @@ def test_filter_refuses_values_of_other_types():
     with pytest.raises(ValueError, match=r"^limit: expected"):
         TrialFilter(limit=0)
     assert seconds_of(datetime(1970, 1, 2, tzinfo=UTC)) == 86400
+
+
+def test_sqlite_index_is_written_while_a_select_is_read_and_others_write(tmp_path, monkeypatch):
+    monkeypatch.setattr("cogrs.store.sqlite_index.FETCHED", 2)
+    with (
+        closing(SqliteIndex(tmp_path / "index", create=True, patience=1.0)) as index,
+        closing(SqliteIndex(tmp_path / "index", patience=1.0)) as other,
+    ):
+        index.add([record(number) for number in range(9)])
+        for number, each in enumerate(index.select(TrialFilter())):
+            other.add([record(100 + number)])
+            index.remove([each.trial_id])
+        assert number == 8
+        assert {each.ticks for each in other.select(TrialFilter())} == set(range(100, 109))
+
+
+def test_add_tells_which_ids_another_file_has(index):
+    index.add([record(1)])
+    assert index.add([record(1), record(2)]) == []
+    second = record(1, file="trials/y/000000/trial-000001.parquet")
+    assert index.add([second, record(3)]) == [second]
+    assert index.find("trial-000001") == record(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from cogrs.store.journal import read_journal
 from cogrs.store.location import Location
 from cogrs.store.session import Session, unfinished
 from cogrs.store.writer import StoreWriter
+from tests.program import program
 from tests.store.kill import check, killed
 from tests.store.trials import DONE, open_trial, params, sample, samples
 
@@ -150,3 +152,39 @@ def test_recovery_looks_only_at_files_that_may_lack_a_row(folder, store):
     session.tell_committed(session.folder / "000007" / "x.parquet")
     assert session.told_committed() == 7
     writer.close()
+
+
+FORKS = """
+import os, sys, time
+from pathlib import Path
+from cogrs.store.location import Location
+from cogrs.store.writer import StoreWriter
+from tests.store.trials import params, sample
+
+writer = StoreWriter(Location(Path(sys.argv[1])), flush=0.05)
+log = writer.begin("t1", params(), "")
+log.sample(sample(0))
+while not list(Path(sys.argv[1]).glob("trials/*/journal/*")):
+    time.sleep(0.02)
+child = os.fork()
+if child == 0:
+    writer._session.end()  # as a destructor may; it must not touch the parent's folder
+    time.sleep(300)
+    os._exit(0)
+print(child, flush=True)
+time.sleep(300)
+"""
+
+
+def test_child_made_by_fork_does_not_keep_its_killed_parent_from_being_taken_in(folder):
+    with program(f"import sys; sys.argv[1:] = [{str(folder)!r}]\n{FORKS}") as process:
+        child = int(process.stdout.readline())
+        try:
+            with open_store(folder) as store:
+                assert list(store.trials()) == []  # the parent lives
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(60)
+            with open_store(folder) as store:
+                assert [(each.trial_id, each.partial) for each in store.trials()] == [("t1", True)]
+        finally:
+            os.kill(child, signal.SIGKILL)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 
 import gymnasium
 import numpy as np
@@ -182,3 +184,48 @@ def test_postgres_without_psycopg_names_the_package_to_install(folder, monkeypat
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(ImportError, match=r"psycopg.*pip install 'cogrs\[postgres\]'"):
         open_store("postgresql://localhost/x", files=folder)
+
+
+def test_removal_during_a_late_reward_leaves_neither_row_nor_file(store, tmp_path, folder):
+    """Removals and late rewards of the same trials take turns, whoever comes first."""
+    names = [f"t{number}" for number in range(20)]
+    stored(store, tmp_path, *names)
+    ready = threading.Barrier(2)
+
+    def reward() -> None:
+        with open_store(folder) as other:
+            ready.wait(30)
+            for name in names:
+                with suppress(ValueError):  # it was removed already
+                    other.add_reward(name, "a", 1, 1.0)
+
+    thread = threading.Thread(target=reward)
+    thread.start()
+    ready.wait(30)
+    for name in names:
+        store.remove([name])
+    thread.join(60)
+    assert list(store.trials()) == []
+    assert list(folder.glob("trials/*/0*/*")) == []
+
+
+def test_removal_that_fails_leaves_the_files_where_they_were(store, tmp_path, monkeypatch):
+    stored(store, tmp_path, "t0", "t1")
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(store._index, "remove", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        store.remove(["t0", "t1"])
+    monkeypatch.undo()
+    assert list(store.verify()) == []
+    assert [each.tick for each in store.read("t1")[1]] == [0, 1, 2, 3]
+
+
+def test_removal_with_an_unknown_id_removes_nothing(store, tmp_path):
+    stored(store, tmp_path, "t0")
+    with pytest.raises(ValueError, match="no trial 't9'"):
+        store.remove(["t0", "t9"])
+    assert [each.trial_id for each in store.trials()] == ["t0"]
+    assert len(store.remove(["t0", "t0"])) == 1

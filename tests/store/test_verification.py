@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cogrs.store import open_store
+from cogrs.store import open_store, verification
 from cogrs.store.verification import ASIDE
 from tests.store.trials import log_file, stored
 
@@ -128,3 +128,36 @@ def test_files_of_a_writer_that_lives_are_not_judged(folder, tmp_path):
             assert kinds(other) == []
     with open_store(folder) as store:
         assert kinds(store) == [("unlisted", "t0", True)]
+
+
+def test_trial_that_is_removed_or_rewarded_during_verify_is_no_damage(three):
+    with open_store(three.folder) as other:
+        findings = three.verify()
+        three.path(three.trial("t0")).unlink()
+        first = next(findings)
+        assert (first.kind, first.trial_id) == ("missing", "t0")
+        # The rows of both were read already.
+        other.remove(["t1"])
+        other.add_reward("t2", "a", 1, 1.0)
+        assert list(findings) == []
+
+
+def test_writer_that_begins_during_verify_is_not_judged(three, tmp_path, monkeypatch):
+    """The rows of a writer that lives come later than its files."""
+    seen = verification.sessions(three.folder)
+    with open_store(three.folder) as other:
+        record = stored(other, tmp_path, "t3")[0]
+        session = other.path(record).parent.parent
+        other._index.remove(["t3"])  # as if the row was not written yet
+        monkeypatch.setattr(verification, "sessions", lambda _: [*seen, session])
+        assert kinds(three, mend=True) == []
+        assert other.path(record).exists()
+
+
+def test_file_of_an_id_that_contains_the_suffix_is_not_taken_for_a_leftover(three, tmp_path):
+    with open_store(three.folder) as other:
+        record = stored(other, tmp_path, "t1.parquet.x")[0]
+        aged(other.path(record))
+    three._index.remove(["t1.parquet.x"])
+    assert kinds(three, mend=True) == [("unlisted", "t1.parquet.x", False)]
+    assert three.trial("t1.parquet.x").ticks == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +161,7 @@ def test_full_disk_delays_trials_and_loses_nothing_that_fits(folder, full_disk, 
         log.close()
     until(lambda: any("cannot be written" in each.message for each in caplog.records))
     assert written(folder) == {}
-    assert not list(folder.rglob("*.part"))
+    until(lambda: not list(folder.rglob("*.part")))  # another try may be under way
     full_disk["full"] = False
     until(lambda: len(written(folder)) == 3)
     writer.close()
@@ -334,3 +335,57 @@ def test_two_writers_share_a_folder(folder):
     for writer in writers:
         writer.close()
     assert record(0).trial_id not in written(folder)
+
+
+def test_second_trial_of_an_id_is_refused_and_counted_and_the_first_stays(writer, folder, caplog):
+    for ticks in (2, 3):
+        log = writer.begin("t1", params(), "")
+        for each in samples(ticks):
+            log.sample(each)
+        log.close()
+    writer.close()
+    assert writer.lost == 4
+    assert "t1" in caplog.text
+    with open_store(folder) as store:
+        assert [each.ticks for each in store.trials()] == [2]
+        assert list(store.verify()) == []
+
+
+def test_id_that_another_writer_stored_is_refused_and_its_file_removed(folder, caplog):
+    for ticks in (2, 3):
+        writer = StoreWriter(Location(folder))
+        log = writer.begin("t1", params(), "")
+        for each in samples(ticks):
+            log.sample(each)
+        log.close()
+        writer.close()
+    assert writer.lost == 4
+    assert "another trial has its id" in caplog.text
+    assert len(list(folder.rglob("*.parquet"))) == 1
+    with open_store(folder) as store:
+        assert [each.ticks for each in store.trials()] == [2]
+
+
+def test_samples_are_in_a_journal_before_a_long_queue_of_ended_trials_is_stored(
+    folder, monkeypatch
+):
+    stored = threading.Event()
+    go_on = threading.Event()
+
+    def slow(*_: object) -> None:
+        stored.set()
+        go_on.wait(60)
+        raise OSError("not now")
+
+    monkeypatch.setattr(OpenTrial, "store", slow)
+    writer = StoreWriter(Location(folder), flush=0.0)
+    running, ended = (writer.begin(name, params(), "") for name in ("running", "ended"))
+    running.sample(sample(0))
+    ended.sample(sample(0, last=DONE))
+    ended.close()
+    try:
+        assert stored.wait(60)
+        assert len(list(folder.glob("trials/*/journal/*"))) == 2
+    finally:
+        go_on.set()
+        writer.close(1.0)

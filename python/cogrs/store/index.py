@@ -138,11 +138,10 @@ class TrialIndex:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def add(self, records: Sequence[TrialRecord]) -> None:
-        """Add trials; one whose id is there already stays as it is."""
+    def add(self, records: Sequence[TrialRecord]) -> list[TrialRecord]:
+        """Add trials; return those that were not, as another file is listed under their id."""
         with self._lock, self.transaction():
-            for record in records:
-                self._insert(record)
+            return [each for each in records if not self._insert(each) and not self.has(each)]
 
     def replace(self, record: TrialRecord) -> None:
         """Put a trial in the place of the one with its id."""
@@ -155,7 +154,8 @@ class TrialIndex:
         with self._lock, self.transaction():
             self._delete(trial_ids)
 
-    def _insert(self, record: TrialRecord) -> None:
+    def _insert(self, record: TrialRecord) -> bool:
+        """Insert a row; return False if its id is there."""
         marks = ", ".join([self._mark] * len(_COLUMNS))
         returns = list(record.returns.values())
         values = (
@@ -175,11 +175,12 @@ class TrialIndex:
             record.size,
             record.checksum,
         )
-        self._query(
+        made = self._query(
             f"INSERT INTO cogrs_trials ({', '.join(_COLUMNS)}) VALUES ({marks}) "
             "ON CONFLICT (trial_id) DO NOTHING",
             values,
         )
+        return int(made.rowcount) > 0
 
     def _delete(self, trial_ids: Sequence[str]) -> None:
         for ids in _chunks(trial_ids):
@@ -228,6 +229,13 @@ class TrialIndex:
             raise ValueError(
                 f"trial_id: no trial {trial_id!r} in {self.name}; {self._nearest(trial_id)}"
             )
+
+    def has(self, record: TrialRecord) -> bool:
+        """Return whether a trial is listed with the same file and checksum."""
+        sql = f"SELECT file, checksum FROM cogrs_trials WHERE trial_id = {self._mark}"
+        with self._lock:
+            row = self._query(sql, (record.trial_id,)).fetchone()
+        return row is not None and (row[0], row[1]) == (record.file, record.checksum)
 
     def known(self, trial_ids: Iterable[str]) -> set[str]:
         """Return those of these ids that are in the index."""

@@ -45,7 +45,9 @@ def import_log(path: Path, session: Session, folder: Path, index: TrialIndex) ->
         size, checksum = write_trial(place, metadata, tables_of(trial, samples, summary))
     modified = path.stat().st_mtime
     record = record_of(summary, str(place.relative_to(folder)), size, checksum, modified)
-    index.add([record])
+    if index.add([record]):
+        place.unlink(missing_ok=True)
+        raise ValueError(f"{path}: trial {trial.id} is in the store already")
     return record
 
 

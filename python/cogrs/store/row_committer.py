@@ -27,17 +27,23 @@ class RowCommitter:
     """Writes rows in batches, in their order, until it works."""
 
     def __init__(
-        self, index: TrialIndex, committed: Callable[[list[TrialRecord]], None], pause: float = 0.1
+        self,
+        index: TrialIndex,
+        committed: Callable[[list[TrialRecord]], None],
+        refused: Callable[[list[TrialRecord]], None],
+        pause: float = 0.1,
     ) -> None:
         """Start the thread.
 
         Args:
             index: Where rows go.
             committed: Called on the thread with the rows that were written.
+            refused: Called likewise, with those whose ids another trial has.
             pause: Seconds in which rows come together.
         """
         self._index = index
         self._committed = committed
+        self._refused = refused
         self._pause = pause
         self._rows: list[TrialRecord] = []
         self._changed = threading.Condition()
@@ -74,8 +80,9 @@ class RowCommitter:
                 rows = self._rows[:_TOGETHER]
             if not rows:
                 return
+            refused: list[TrialRecord] = []
             try:
-                self._index.add(rows)
+                refused = self._index.add(rows)
             except outages as error:
                 if not broken:
                     _log.error("%s: cannot be written, trials wait: %s", self._index.name, error)
@@ -92,6 +99,8 @@ class RowCommitter:
             with self._changed:
                 del self._rows[: len(rows)]
             self._committed(rows)
+            if refused:
+                self._refused(refused)
             if len(rows) < _TOGETHER:
                 self._sleep(self._pause)
 

@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,19 @@ _CHUNK = 1_000
 _SAFE = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 
 
+_held: WeakSet[Session] = WeakSet()
+"""Sessions whose lock this process holds."""
+
+
+def _release_in_child() -> None:
+    """Close what a fork copied: a child that lives longer would hold its parent's locks."""
+    for session in tuple(_held):
+        session.disown()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
 class Session:
     """The folder of one writer."""
 
@@ -36,6 +50,7 @@ class Session:
         """Use a folder whose lock file is held."""
         self.folder = folder
         self._lock = lock
+        _held.add(self)
         self._placed = 0
         self._journals = 0
 
@@ -73,14 +88,23 @@ class Session:
 
         Raises:
             OSError: The folder cannot be made.
-            ValueError: The id cannot be the name of a file.
+            RuntimeError: The session was begun before a fork, by the parent.
+            ValueError: The id cannot be the name of a file, or a trial of this id is there.
         """
+        if self._lock < 0:
+            raise RuntimeError(
+                f"{self.folder}: a store that was opened before a fork cannot be written in the "
+                "child; open it there"
+            )
         check_file_name(trial_id)
         chunk = self.folder / f"{self._placed // _CHUNK:06}"
         if self._placed % _CHUNK == 0 or not chunk.exists():
             chunk.mkdir(exist_ok=True)
         self._placed += 1
-        return chunk / f"{trial_id}{SUFFIX}"
+        path = chunk / f"{trial_id}{SUFFIX}"
+        if path.exists():
+            raise ValueError(f"trial id: expected a new one, got {trial_id!r}, which is stored")
+        return path
 
     def new_journal(self) -> Path:
         """Return the path of another journal."""
@@ -107,15 +131,24 @@ class Session:
         """Place files in another chunk than any that is there."""
         self._placed = chunks * _CHUNK
 
+    def disown(self) -> None:
+        """Close the lock file, without releasing the lock of the process that holds it."""
+        _held.discard(self)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
     def end(self, *, keep: bool = False) -> None:
         """Release the lock; with `keep` leave the folder to recovery."""
+        if self._lock < 0:
+            return  # of the parent, which still writes
         if not keep:
             shutil.rmtree(self.folder / _JOURNALS, ignore_errors=True)
             with suppress(OSError):
                 (self.folder / _LOCK).unlink()
             with suppress(OSError):
                 self.folder.rmdir()  # which only works if it is empty
-        os.close(self._lock)
+        self.disown()
 
 
 def check_file_name(trial_id: str) -> None:
@@ -135,7 +168,12 @@ def sessions(store: Path) -> list[Path]:
 
 def unfinished(store: Path) -> list[Path]:
     """Return the folders of writers that live, or were killed."""
-    return [each for each in sessions(store) if (each / _LOCK).exists()]
+    return [each for each in sessions(store) if is_unfinished(each)]
+
+
+def is_unfinished(session: Path) -> bool:
+    """Return whether the writer of a folder lives, or was killed."""
+    return (session / _LOCK).exists()
 
 
 def files_of(session: Path, first: int = 0) -> Iterator[Path]:

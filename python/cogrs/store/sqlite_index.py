@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cogrs.store.index import FETCHED, TrialIndex
@@ -35,13 +35,14 @@ class SqliteIndex(TrialIndex):
         """
         super().__init__(str(path))
         self.read_only = False
+        self._path, self._patience = path, patience
         if not create and not path.exists():
             raise FileNotFoundError(
                 f"{path.parent}: expected a store of trials, got no {path.name}"
             )
-        mode = "rwc" if create else "rw"
+        self._mode = "rwc" if create else "rw"
         try:
-            self._connection = self._connected(path, mode, patience)
+            self._connection = self._connected(path, self._mode, patience)
             with ExitStack() as undo:
                 undo.callback(self.close)
                 try:
@@ -90,7 +91,7 @@ class SqliteIndex(TrialIndex):
         self.read_only = True
         for mode in ("ro", "ro&immutable=1"):
             connection = self._connected(path, mode, patience)
-            self._connection = connection
+            self._connection, self._mode = connection, mode
             try:
                 self._begin(write=False)
                 return connection
@@ -121,14 +122,12 @@ class SqliteIndex(TrialIndex):
                 raise
 
     def _stream(self, sql: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        with self._lock:
-            cursor = self._query(sql, values)
-        while True:
-            with self._lock:
-                rows = cursor.fetchmany(FETCHED)
-            if not rows:
-                return
-            yield from rows
+        # On a connection of its own: a query that is being read would keep this one at the state
+        # of its beginning, where it can neither write nor see what others wrote.
+        with closing(self._connected(self._path, self._mode, self._patience)) as connection:
+            cursor = connection.execute(sql, values)
+            while rows := cursor.fetchmany(FETCHED):
+                yield from rows
 
     def _has_tables(self) -> bool:
         found = self._query("SELECT name FROM sqlite_master WHERE name = 'cogrs_store'").fetchall()

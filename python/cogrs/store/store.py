@@ -236,16 +236,25 @@ class Store:
         """
         if isinstance(trial_ids, str):
             raise TypeError("trial_ids: expected a list of ids, got a string")
-        records = [self.trial(each) for each in trial_ids]
-        asides = [
-            self.path(record).with_name(self.path(record).name + REMOVED) for record in records
-        ]
-        # If this is interrupted, `verify` finds which removals were begun.
-        for record, aside in zip(records, asides, strict=True):
-            with suppress(FileNotFoundError):
-                self.path(record).rename(aside)
-        self._index.remove([record.trial_id for record in records])
-        for aside in asides:
+        wanted = list(dict.fromkeys(trial_ids))
+        moved: dict[Path, Path] = {}
+        try:
+            # Nobody else's writing meanwhile: a late reward would give a trial another file.
+            with self._index.transaction():
+                records = [self.trial(each) for each in wanted]
+                # If this is interrupted, `verify` finds which removals were begun.
+                for path in map(self.path, records):
+                    aside = path.with_name(path.name + REMOVED)
+                    with suppress(FileNotFoundError):
+                        path.rename(aside)
+                        moved[aside] = path
+                self._index.remove(wanted)
+        except BaseException:
+            for aside, path in moved.items():
+                with suppress(OSError):
+                    aside.rename(path)
+            raise
+        for aside in moved:
             aside.unlink(missing_ok=True)
         return records
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.store.record import TrialFilter
 from cogrs.store.recovery import record_of_file
-from cogrs.store.session import PART, REMOVED, SUFFIX, files_of, sessions, unfinished
+from cogrs.store.session import PART, REMOVED, SUFFIX, files_of, is_unfinished, sessions
 from cogrs.store.trial_file import check_unchanged
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ def verify(folder: Path, index: TrialIndex, *, mend: bool) -> Iterator[Finding]:
         listed.add(record.file)
         known.add(record.trial_id)
         finding = _check(folder, record)
+        if finding is not None and not index.has(record):
+            # Removed, or rewarded late, after its row was read: there is a newer row, or none.
+            continue
         if finding is not None:
             yield _mend(folder, index, finding, record) if mend else finding
         elif record.partial:
@@ -77,10 +80,11 @@ def verify(folder: Path, index: TrialIndex, *, mend: bool) -> Iterator[Finding]:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files of writers that have ended; others may be about to write the rows."""
-    alive = set(unfinished(folder))
     for session in sessions(folder):
-        if session not in alive:
-            yield from files_of(session)
+        files = list(files_of(session))
+        # Looked at last: a writer that began meanwhile has its lock before its first file.
+        if not is_unfinished(session):
+            yield from files
 
 
 def _check(folder: Path, record: TrialRecord) -> Finding | None:
@@ -120,12 +124,17 @@ def _unlisted(path: Path, file: str, known: set[str]) -> Finding | None:
         young = time.time() - path.stat().st_mtime < _YOUNG
     except FileNotFoundError:
         return None
-    trial_id = path.name.partition(SUFFIX)[0].partition("~")[0]
+    trial_id = _trial_of(path.name)
     if path.name.endswith((PART, REMOVED)) or trial_id in known:
         # Late rewards make a trial's file anew; the old one may have stayed, or the new one.
         text = "left by a call that was interrupted"
         return None if young else Finding("leftover", trial_id, file, text)
     return Finding("unlisted", trial_id, file, "the index does not have it")
+
+
+def _trial_of(name: str) -> str:
+    """Return the trial of a file's name; ids may have ".parquet" in them, but no "~"."""
+    return name.removesuffix(PART).removesuffix(REMOVED).removesuffix(SUFFIX).partition("~")[0]
 
 
 def _take_in(folder: Path, index: TrialIndex, found: Finding, path: Path) -> Finding:

@@ -26,7 +26,7 @@ from cogrs.store.recovery import recover_all
 from cogrs.store.row_committer import RowCommitter
 from cogrs.store.session import Session
 from cogrs.store.store_index import open_index
-from cogrs.store.trial_file import parquet
+from cogrs.store.trial_file import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class StoreWriter:
             OSError: It cannot be written.
             ValueError: Its index is of a newer version.
         """
-        parquet()
+        warm_up()
         self._folder = location.folder
         self._index = open_index(location, create=True)
         try:
@@ -116,7 +116,7 @@ class StoreWriter:
         self._until: float | None = None
         self._closed: Callable[[], object] = bool
         self._wake = threading.Event()
-        self._rows = RowCommitter(self._index, self._committed)
+        self._rows = RowCommitter(self._index, self._committed, self._refused)
         self._thread = threading.Thread(target=self._run, name="cogrs-store", daemon=True)
         self._thread.start()
 
@@ -201,6 +201,9 @@ class StoreWriter:
     def _work(self) -> None:
         """Take what came, and write it: trials that have ended to files, others to journals."""
         self._drain()
+        # Journals first: files of many trials take long, and what waits is not safe yet.
+        if self._is_due():
+            self._flush()
         while self._ended and not self._is_late():
             if not self._store(self._ended[0]):
                 break
@@ -208,8 +211,6 @@ class StoreWriter:
             if self._is_due():
                 self._drain()
                 self._flush()
-        if self._is_due():
-            self._flush()
 
     def _drain(self) -> None:
         while self._queue:
@@ -285,6 +286,13 @@ class StoreWriter:
                 trial.forget()
         if records and not self._rows.dropped:
             self._session.tell_committed(self._folder / records[-1].file)
+
+    def _refused(self, records: list[TrialRecord]) -> None:
+        """Remove the files of trials whose ids others have: the first one stays."""
+        for record in records:
+            (self._folder / record.file).unlink(missing_ok=True)
+            self.lose(record.ticks + 1)
+            _log.error("trial %s: not stored: another trial has its id", record.trial_id)
 
     def _sizes(self, trial: OpenTrial) -> tuple[int, int]:
         return len(trial.samples), sum(size for _, size in trial.samples)
