@@ -107,9 +107,9 @@ def test_second_tab_takes_over_and_the_first_is_told() -> None:
         page.open(at["url"])
         page.join()
         page.until(lambda: page.tick() == 0)
-        first = page.driver.current_window_handle
+        first, before = page.driver.current_window_handle, set(page.driver.window_handles)
         page.script("window.open(location.href)")  # which has a copy of the session's key
-        (second,) = set(page.driver.window_handles) - {first}
+        (second,) = set(page.driver.window_handles) - before
         page.driver.switch_to.window(second)
         page.until(lambda: page.shown("here"))
         page.find("here").click()

@@ -138,16 +138,15 @@ def test_judgements_during_and_after_a_trial_are_at_their_steps_in_the_store(fol
 
 
 def test_judgement_that_ctrl_c_follows_at_once_is_in_the_store(folder):
-    with play(folder, "walks:short", "--mode", "press") as at:
-        with joined(at) as player:
-            trial = player.until("state", state="playing")["trial"]
-            for tick in range(4):
-                player.until("tick", tick=tick)
-                player.send("action", tick=tick, value=1)
-            player.until("state", state="ended")
-            player.send("feedback", ticks=[1, 2, 3, 4], value=1)
-            player.send("ping", id=7)
-            player.until("ack", of="ping", id=7)
+    with play(folder, "walks:short", "--mode", "press") as at, joined(at) as player:
+        trial = player.until("state", state="playing")["trial"]
+        for tick in range(4):
+            player.until("tick", tick=tick)
+            player.send("action", tick=tick, value=1)
+        player.until("state", state="ended")
+        player.send("feedback", ticks=[1, 2, 3, 4], value=1)
+        player.send("ping", id=7)
+        player.until("ack", of="ping", id=7)
     assert given(folder, trial) == [(tick, 0.25, 1) for tick in (1, 2, 3, 4)]
 
 
@@ -192,9 +191,7 @@ def test_stored_trial_has_take_overs_with_both_actions_and_its_pictures(folder):
     taken = [int(action) for action in actions if action is not None]
     assert len(taken) == 40
     assert set(notes) == {tick for tick, action in enumerate(taken) if action == 1}
-    assert all(
-        note == {"policy": 2, "person": 1, "takeover": True} for note in notes.values()
-    )
+    assert all(note == {"policy": 2, "person": 1, "takeover": True} for note in notes.values())
     assert sorted(pictures) == list(range(41))
     assert (pictures[3] == 30).all()
 
@@ -208,7 +205,7 @@ def test_thumb_for_an_earlier_picture_after_the_end_is_in_the_store(folder):
             page.until(lambda tick=tick: page.tick() == tick)
             page.keys("d")
         page.until_state("ended")
-        page.until(lambda: len(page.all("earlier")) == 5)
+        page.until(lambda: len(page.all("earlier")) == 4)
         (third,) = [e for e in page.all("earlier") if e.get_attribute("data-tick") == "3"]
         third.click()
         page.find("good").click()

@@ -100,7 +100,8 @@ class GymnasiumEnvironment(Environment):
 
         Raises:
             TypeError: `inline` is not a bool, `player` is not a string, `frames_to` or `observers`
-                is a single string, `encode_frame` is not a function, or `info_keys` is not a mapping to dtypes.
+                is a single string, `encode_frame` is not a function, or `info_keys` is not a
+                mapping to dtypes.
             ValueError: A key of `info_keys` is "observation" or "action_mask", or its dtype is not
                 one of numbers or bool.
         """

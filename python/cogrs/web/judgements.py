@@ -23,6 +23,8 @@ _MOST = 1000
 """Judgements that can be taken back; the oldest is forgotten."""
 
 
+_MOST_TICKS = 256
+"""Ticks that a judgement is spread over; each costs a call, or a file of a store written anew."""
 _FORGOTTEN = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE)
 """How a reward is refused while a trial ends, once it is forgotten, or without an orchestrator."""
 
@@ -80,6 +82,8 @@ class Judgements:
             raise JudgementError(f"confidence: expected a number from 0 to 1, got {confidence:g}")
         if min(ticks) < 1:
             raise JudgementError("no action led to the first picture: nothing there to judge")
+        if len(ticks) > _MOST_TICKS or len(set(ticks)) < len(ticks):
+            raise JudgementError(f"ticks: expected at most {_MOST_TICKS}, each of them once")
         self._count += 1
         given = Judgement(self._count, session, tuple(ticks), value, confidence, seen)
         async with self._turn:
@@ -129,6 +133,9 @@ class Judgements:
             return taken
         try:
             return await asyncio.to_thread(self._keep_late, session.trial.id, reward) or taken
+        except (OSError, ValueError) as error:
+            _logger.warning("a judgement was not kept: %s", error)
+            return taken
         except Exception:  # of the user's function
             _logger.exception("a late judgement was not kept")
             return taken

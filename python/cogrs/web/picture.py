@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _LARGE = 60_000
-"""Bytes of a PNG above which pictures are JPEG: photographs, and noise."""
+"""Bytes of a PNG above which the next pictures are JPEG: photographs, and noise."""
 _QUALITY = 85
 _SIGNATURES = {PNG: b"\x89PNG\r\n\x1a\n", JPEG: b"\xff\xd8\xff"}
 
@@ -42,13 +42,12 @@ class PictureEncoder:
         Raises:
             ValueError: An array of another dtype or shape.
         """
-        if pixels.ndim != 1 or pixels.dtype != np.uint8:
+        kind = _kind_of(pixels)
+        if kind is None:
             pixels = self.compress(pixels)
-        picture = pixels.tobytes()
-        for kind, signature in _SIGNATURES.items():
-            if picture.startswith(signature):
-                return pack_frame(kind, tick, picture)
-        raise ValueError(f"render: expected a picture, got {len(picture)} bytes of another kind")
+            kind = _kind_of(pixels)
+            assert kind is not None
+        return pack_frame(kind, tick, pixels.tobytes())
 
     def compress(self, pixels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """Return a picture as the bytes of a PNG or JPEG file, uint8, of one dimension.
@@ -70,10 +69,16 @@ class PictureEncoder:
             image.convert("RGB").save(out, "JPEG", quality=_QUALITY)
         else:
             image.save(out, "PNG", compress_level=1)
-            if out.tell() > _LARGE:
-                self._photographic = True
-                return self.compress(pixels)
+            self._photographic = out.tell() > _LARGE
         return np.frombuffer(out.getvalue(), np.uint8)
+
+
+def _kind_of(pixels: npt.NDArray[Any]) -> int | None:
+    """Return the kind of a picture that is compressed; None for other arrays."""
+    if pixels.ndim != 1 or pixels.dtype != np.uint8:
+        return None
+    start = pixels[:8].tobytes()
+    return next((kind for kind, each in _SIGNATURES.items() if start.startswith(each)), None)
 
 
 def compress_frame(pixels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -91,7 +96,9 @@ def compress_frame(pixels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         ImportError: Pillow is not installed.
         ValueError: An array of another dtype or shape.
     """
-    return PictureEncoder().compress(pixels)
+    encoder = PictureEncoder()
+    picture = encoder.compress(pixels)
+    return encoder.compress(pixels) if picture.nbytes > _LARGE else picture
 
 
 def summarize(value: Any) -> dict[str, Any]:

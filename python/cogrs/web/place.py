@@ -29,6 +29,7 @@ from cogrs.sdk import (
 )
 from cogrs.sdk.codecs import array_message, read_array_message
 from cogrs.sdk.player_function import call_on_thread
+from cogrs.shown import shown
 from cogrs.web.audience import Audience
 from cogrs.web.inputs import Inputs
 from cogrs.web.judgements import Judgement, JudgementError, Judgements
@@ -354,15 +355,19 @@ class Place:
         task.add_done_callback(self._judging.discard)
         return await asyncio.shield(task)
 
-    async def finish_judging(self, timeout: float) -> None:
+    async def finish_judging(self, seconds: float) -> None:
         """Wait until all judgements that were taken are stored, or so many seconds."""
         if self._judging:
-            await asyncio.wait(self._judging, timeout=timeout)
+            await asyncio.wait(self._judging, timeout=seconds)
 
     async def _judge(self, message: dict[str, Any]) -> Judgement:
-        session = self._sessions.get(message.get("trial") or "", self._session)
+        session, wanted = self._session, message.get("trial")
         if not self.game.feedback or session is None:
             raise JudgementError("there is nothing to judge yet")
+        if wanted:  # another trial is not to get its judgement
+            session = self._sessions.get(wanted)
+            if session is None:
+                raise JudgementError(f"trial: expected one of the latest, got {shown(wanted)}")
         receivers = self._receivers(session)
         try:
             if message.get("undo"):
