@@ -30,6 +30,15 @@ class Browser:
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
+        self.window = driver.current_window_handle
+
+    def show(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Turn to this window, with a size and a colour scheme."""
+        self.driver.switch_to.window(self.window)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
 
     def open(self, url: str) -> None:
         self.driver.get(url)
@@ -113,11 +122,9 @@ def browser(width: int = 1000, height: int = 900, *, dark: bool = False) -> Iter
     driver.switch_to.new_window("window")
     try:
         driver.get_log("browser")  # of tests before this one
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-        yield Browser(driver)
+        page = Browser(driver)
+        page.show(width, height, dark=dark)
+        yield page
     finally:
         for window in set(driver.window_handles) - others:
             driver.switch_to.window(window)
