@@ -197,8 +197,8 @@ WEB_MESSAGE_BYTES: Final = 16 << 10
 WEB_MESSAGES_PER_SECOND: Final = 240
 """Messages of a page per second, over a second; keys make two each."""
 WEB_CONNECTIONS: Final = 256
-"""Concurrent connections of pages."""
+"""Concurrent connections of pages; twice as many sockets, with those that ask for files."""
 WEB_SEATS: Final = 4096
 """Links, and sessions, that a server of pages remembers."""
 WEB_JOIN_SECONDS: Final = 10.0
-"""Seconds for the first message of a page."""
+"""Seconds for a request of a browser, and for the first message of a page."""

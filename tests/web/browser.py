@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import time
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +30,15 @@ class Browser:
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
+        self.window = driver.current_window_handle
+
+    def show(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Turn to this window, with a size and a colour scheme."""
+        self.driver.switch_to.window(self.window)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
 
     def open(self, url: str) -> None:
         self.driver.get(url)
@@ -86,9 +97,9 @@ class Browser:
         return [each["message"] for each in self.driver.get_log("browser")]
 
 
-@contextmanager
-def browser(width: int = 1000, height: int = 900, *, dark: bool = False) -> Iterator[Browser]:
-    """Run a browser without a window of its own."""
+@cache
+def _driver() -> Any:
+    """Start the browser, which all tests of this process share; its first window stays empty."""
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
@@ -97,16 +108,25 @@ def browser(width: int = 1000, height: int = 900, *, dark: bool = False) -> Iter
     options.binary_location = CHROMIUM or ""
     for each in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu"):
         options.add_argument(f"--{each}")
-    if dark:
-        options.add_argument("--force-dark-mode")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    atexit.register(driver.quit)
+    return driver
+
+
+@contextmanager
+def browser(width: int = 1000, height: int = 900, *, dark: bool = False) -> Iterator[Browser]:
+    """Open a window with a session of its own, and close it and its tabs afterwards."""
+    driver = _driver()
+    before, others = driver.current_window_handle, set(driver.window_handles)
+    driver.switch_to.new_window("window")
     try:
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        if dark:
-            scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-        yield Browser(driver)
+        driver.get_log("browser")  # of tests before this one
+        page = Browser(driver)
+        page.show(width, height, dark=dark)
+        yield page
     finally:
-        driver.quit()
+        for window in set(driver.window_handles) - others:
+            driver.switch_to.window(window)
+            driver.close()
+        driver.switch_to.window(before)

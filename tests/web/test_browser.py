@@ -107,9 +107,9 @@ def test_second_tab_takes_over_and_the_first_is_told() -> None:
         page.open(at["url"])
         page.join()
         page.until(lambda: page.tick() == 0)
-        first = page.driver.current_window_handle
+        first, before = page.driver.current_window_handle, set(page.driver.window_handles)
         page.script("window.open(location.href)")  # which has a copy of the session's key
-        (second,) = set(page.driver.window_handles) - {first}
+        (second,) = set(page.driver.window_handles) - before
         page.driver.switch_to.window(second)
         page.until(lambda: page.shown("here"))
         page.find("here").click()
@@ -120,41 +120,64 @@ def test_second_tab_takes_over_and_the_first_is_told() -> None:
         page.until(lambda: page.shown("here"))
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_phone_shows_picture_and_controls_without_scrolling(dark, tmp_path) -> None:
-    with (
-        play("CartPole-v1", "--mode", "press") as at,
-        browser(360, 640, dark=dark) as page,
-    ):
-        page.open(at["url"])
-        page.join()
-        page.until(lambda: page.tick() == 0)
-        for name in ("frame", "state", "action-0", "action-1", "good", "bad"):
-            box = page.script(
-                "const b = arguments[0].getBoundingClientRect();"
-                "return [b.left, b.top, innerWidth - b.right, innerHeight - b.bottom]",
-                page.find(name),
-            )
-            assert min(box) >= 0, (name, box)
-        for element in page.driver.find_elements("css selector", "button, input"):
-            if element.is_displayed():
-                assert min(element.size.values()) >= 24, element.get_attribute("outerHTML")
-                assert page.script(NAME, element), element.get_attribute("outerHTML")
-        assert page.script("return document.documentElement.lang") == "en"
-        assert page.script("return document.documentElement.scrollWidth") <= 360
-        assert min(page.script(CONTRAST)) >= 4.5
-        page.driver.save_screenshot(str(tmp_path / "phone.png"))
-
-
-def test_page_asks_for_nothing_of_other_hosts() -> None:
+@pytest.fixture(scope="module")
+def at_tick_0() -> Iterator[Browser]:
+    """A page that plays CartPole and has not acted, for tests that look at it."""
     with play("CartPole-v1", "--mode", "press") as at, browser() as page:
         page.open(at["url"])
         page.join()
         page.until(lambda: page.tick() == 0)
-        found = page.script("return performance.getEntriesByType('resource').map(e => e.name)")
-        assert {url.partition("/page")[0] for url in found} == {f"http://127.0.0.1:{at['port']}"}
-        with urllib.request.urlopen(f"http://127.0.0.1:{at['port']}/") as reply:
-            assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+        yield page
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_phone_shows_picture_and_controls_without_scrolling(at_tick_0, dark) -> None:
+    page = at_tick_0
+    page.show(360, 640, dark=dark)
+    assert page.script("return matchMedia('(prefers-color-scheme: dark)').matches") is dark
+    page.script("scrollTo(0, 0)")
+    for name in ("frame", "state", "action-0", "action-1", "good", "bad"):
+        box = page.script(
+            "const b = arguments[0].getBoundingClientRect();"
+            "return [b.left, b.top, innerWidth - b.right, innerHeight - b.bottom]",
+            page.find(name),
+        )
+        assert min(box) >= 0, (name, box)
+    for element in page.driver.find_elements("css selector", "button, input"):
+        if element.is_displayed():
+            assert min(element.size.values()) >= 24, element.get_attribute("outerHTML")
+            assert page.script(NAME, element), element.get_attribute("outerHTML")
+    assert page.script("return document.documentElement.lang") == "en"
+    assert page.script("return document.documentElement.scrollWidth") <= 360
+    assert min(page.script(CONTRAST)) >= 4.5
+
+
+def test_page_asks_for_nothing_of_other_hosts(at_tick_0) -> None:
+    page = at_tick_0
+    page.show(1000, 900)
+    found = page.script("return performance.getEntriesByType('resource').map(e => e.name)")
+    here = page.script("return location.origin")
+    assert {url.partition("/page")[0] for url in found} == {here}
+    with urllib.request.urlopen(f"{here}/") as reply:
+        assert "script-src 'self'" in reply.headers["Content-Security-Policy"]
+
+
+def test_person_is_told_how_to_play_before_the_first_tick(tmp_path, monkeypatch) -> None:
+    """The form says what the keys do in this mode; the empty list of feedback has no heading."""
+    (tmp_path / "still.py").write_text("def stay(observation):\n    return 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with play("CartPole-v1", "--policy", "still:stay") as at, browser() as page:
+        page.open(at["url"])
+        form = page.until(lambda: page.shown("join"))
+        assert "A policy plays. Hold Shift to act in its place." in form.text
+        page.join()
+        page.until(lambda: page.tick() >= 1)
+        heading = page.driver.find_element("id", "given-title")
+        assert not heading.is_displayed()
+        page.find("good").click()
+        page.until(lambda: page.all("given"))
+        assert heading.is_displayed()
 
 
 NAME = """

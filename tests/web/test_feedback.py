@@ -79,8 +79,11 @@ def test_judgement_is_a_reward_of_its_tick_and_undo_its_opposite():
         ({"tick": 1, "value": 2}, "value: expected a number from -1 to 1, got 2"),
         ({"tick": 1, "value": 1, "confidence": 0}, "confidence: expected a number from 0 to 1"),
         ({"tick": 1}, "feedback: expected a tick and a value"),
+        ({"tick": 1, "value": 1, "trial": "another"}, "trial: expected one of the latest, got 'an"),
+        ({"ticks": [1, 1], "value": 1}, "ticks: expected at most 256, each of them once"),
+        ({"ticks": [*range(1, 258)], "value": 1}, "t"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_judgement_that_fits_no_step_is_refused_in_words(fields, reason):
     with stage(mode="press") as on, on.connect() as wire:

@@ -6,15 +6,18 @@ import argparse
 import asyncio
 import json
 import webbrowser
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cogrs.commands.parser import DONE, LOOK, Parser, number, port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cogrs.stop_signal import StopSignal
+    from cogrs.store import Store
+    from cogrs.store.location import Location
     from cogrs.tls import ServerTls
 
 CODES = "Exit codes: 0 done, 2 it could not start, 130 Ctrl-C, 143 SIGTERM."
@@ -53,6 +56,44 @@ def add_page_options(parser: Parser) -> None:
         help="name under which other machines reach the page, for links (default: --host)",
     )
     add("--json", action="store_true", help="print one line of JSON once the page answers")
+
+
+def add_store_options(parser: Parser) -> None:
+    """Add the options of the store that trials are kept in."""
+    add = parser.add_argument
+    add(
+        "--store",
+        metavar="DIR",
+        help="keep the trials, with all judgements, in this folder, or with an index at "
+        "postgresql://...; cogrs data shows them (default: they are not kept)",
+    )
+    add(
+        "--store-files",
+        metavar="DIR",
+        help="folder of the trials' files if the index is in PostgreSQL",
+    )
+
+
+def store_of(given: argparse.Namespace) -> Location | None:
+    """Return where trials are kept, or None; a ValueError if the options do not fit."""
+    from cogrs.store.location import locate
+
+    if given.store is None and given.store_files is None:
+        return None
+    return locate(given.store or "", given.store_files, "--store")
+
+
+@contextmanager
+def opened(where: Location | None) -> Iterator[Store | None]:
+    """Open the store that trials are kept in, if there is one, and close it afterwards."""
+    if where is None:
+        yield None
+        return
+    from cogrs.store import open_store
+
+    files = where.folder if where.postgres else None
+    with open_store(where.postgres or where.folder, files=files, create=True) as store:
+        yield store
 
 
 def _rate(text: str) -> float:

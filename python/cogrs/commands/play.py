@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,11 +14,15 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from cogrs.sdk import ClientSession, Observation
+    from cogrs.sdk import ClientSession, Observation, Reward
     from cogrs.stop_signal import StopSignal
+    from cogrs.store import Store
+    from cogrs.store.location import Location
     from cogrs.web import Game
 
 _PLAYER = "player"
+_STORED_WITHIN = 30.0
+"""Seconds in which a trial that has ended is in the store, unless that cannot be written."""
 
 
 def add_play(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -46,6 +51,7 @@ def add_play(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add("--trials", type=_trials, default=1, help="number of trials, one by one (default: 1)")
     add("--seed", type=_seed, help="seed of the first trial; each later one has the next number")
+    pages.add_store_options(play)
     add("--no-browser", action="store_true", help="do not open a browser")
     pages.add_page_options(play)
     play.set_defaults(run=_run)
@@ -63,8 +69,10 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     if (missing := pages.find_missing()) is not None:
         return fail("play", missing)
     try:
+        store = pages.store_of(given)
         parts = _parts(given)
-        return asyncio.run(_play(given, parts, stop))
+        with pages.opened(store) as keeper:
+            return asyncio.run(_play(given, parts, stop, store, keeper))
     except (ImportError, OSError, TypeError, ValueError) as error:
         return fail("play", str(error))
 
@@ -93,7 +101,7 @@ def _parts(given: argparse.Namespace) -> _Parts:
     _refuse_many(make, given.environment)
     game = game_of(make, title, takeover=policy is not None, **options)
     environment = sdk.GymnasiumEnvironment.factory(
-        make, seed=given.seed, frames_to=_frames_to(make, _PLAYER)
+        make, seed=given.seed, **_frames(given, make, _PLAYER)
     )
     client = {"name": _PLAYER, "actor_class": _PLAYER, "endpoint": "client"}
     local = {"environment": sdk.local_environments({"": environment})}
@@ -141,7 +149,7 @@ def _parts_of_many(
         **pages.game_options(given),
     )
     environment = sdk.PettingZooEnvironment.factory(
-        make, seed=given.seed, frames_to=_frames_to(make, given.actor)
+        make, seed=given.seed, **_frames(given, make, given.actor)
     )
     actors, agents_of = [], {}
     for agent in agents:
@@ -169,15 +177,26 @@ def _random_action(space: Any, observation: Observation) -> Any:
     return space.sample(np.asarray(mask, np.int8))
 
 
-def _frames_to(make: Callable[[], Any], player: str) -> list[str]:
+def _frames(given: argparse.Namespace, make: Callable[[], Any], player: str) -> dict[str, Any]:
+    """Return the options of an environment that say who is sent its pictures, and how."""
+    from cogrs.web import compress_frame
     from cogrs.web.environments import renders
 
-    return [player] if renders(make) else []
+    # Stored trials have all messages, so that each picture would take its pixels there.
+    encode = compress_frame if given.store is not None else None
+    return {"frames_to": [player] if renders(make) else [], "encode_frame": encode}
 
 
-async def _play(given: argparse.Namespace, parts: _Parts, stop: StopSignal) -> int:
+async def _play(
+    given: argparse.Namespace,
+    parts: _Parts,
+    stop: StopSignal,
+    store: Location | None,
+    keeper: Store | None,
+) -> int:
     from cogrs import orchestrator, sdk
     from cogrs.event_loop import handle_exception
+    from cogrs.orchestrator.service.config import read_config
     from cogrs.web import Page, Place, serve_page
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
@@ -190,7 +209,8 @@ async def _play(given: argparse.Namespace, parts: _Parts, stop: StopSignal) -> i
         tls=pages.server_tls(given),
         insecure=given.insecure,
     )
-    server = await orchestrator.serve({"trial_params": params}, port=0, local=parts.local)
+    config = replace(read_config({"trial_params": params}), store=store)
+    server = await orchestrator.serve(config, port=0, local=parts.local)
     where = f"127.0.0.1:{server.port}"
     async with sdk.TrialController(where) as controller, sdk.ClientActor(where) as client:
         left = given.trials
@@ -203,7 +223,13 @@ async def _play(given: argparse.Namespace, parts: _Parts, stop: StopSignal) -> i
             trial = await controller.start_trial()
             return await client.join(trial.id, name=parts.player)
 
-        place = Place(parts.game, join, policy=parts.policy, leave=controller.terminate_trial)
+        place = Place(
+            parts.game,
+            join,
+            policy=parts.policy,
+            leave=controller.terminate_trial,
+            keep_late=None if keeper is None else partial(_keep_late, keeper, parts.player),
+        )
         try:
             async with listener:
                 host = given.public_host or ""
@@ -221,3 +247,18 @@ async def _play(given: argparse.Namespace, parts: _Parts, stop: StopSignal) -> i
                 return await pages.until_signal(stop)
         finally:
             await server.stop(1.0)
+            await place.finish_judging(1.0)  # whose trials are in the store now
+
+
+def _keep_late(store: Store, sender: str, trial_id: str, reward: Reward) -> bool:
+    """Add a reward to a trial of the store; see `Place`."""
+    store.add_reward(
+        trial_id,
+        reward.receiver,
+        reward.tick,
+        reward.value,
+        sender=sender,
+        confidence=reward.confidence,
+        timeout=_STORED_WITHIN,
+    )
+    return True

@@ -10,17 +10,24 @@ from cogrs.sdk.codecs import array_message
 from cogrs.sdk.trial import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    FrameEncoder = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
 class FrameSender:
     """Sends what an environment's `render` returns to some actors, with the observations of it."""
 
-    def __init__(self, receivers: Sequence[str]) -> None:
-        """Send to these receivers; without any, nothing is rendered."""
+    def __init__(self, receivers: Sequence[str], encode: FrameEncoder | None = None) -> None:
+        """Send to these receivers, encoded; without receivers, nothing is rendered."""
         if isinstance(receivers, str):
             raise TypeError(f"frames_to: expected a sequence of names, got {receivers!r}")
+        if encode is not None and not callable(encode):
+            raise TypeError(f"encode_frame: expected a function of an array, got {encode!r}")
         self._receivers = tuple(receivers)
+        self._encode = encode
         self._waiting: list[Message] = []
 
     def capture(self, env: Any, tick: int) -> None:
@@ -33,7 +40,7 @@ class FrameSender:
             raise ValueError(
                 f"render: expected an array, as with render_mode='rgb_array'; got {got}"
             )
-        message = array_message(frame)
+        message = array_message(frame if self._encode is None else self._encode(frame))
         self._waiting += [Message(receiver, message, tick) for receiver in self._receivers]
 
     def drain(self) -> list[Message]:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     import gymnasium
 
+    from cogrs.sdk.frame_sender import FrameEncoder
     from cogrs.sdk.trial import Trial
 
 
-_OWN = ("action_mask", "frames_to", "info_keys", "inline", "observers", "player")
+_OWN = ("action_mask", "encode_frame", "frames_to", "info_keys", "inline", "observers", "player")
 
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Modules whose environments take microseconds for a step, and any thread will do."""
@@ -67,6 +68,7 @@ class GymnasiumEnvironment(Environment):
         *,
         action_mask: bool = False,
         frames_to: Sequence[str] = (),
+        encode_frame: FrameEncoder | None = None,
         info_keys: Mapping[str, Any] | None = None,
         inline: bool | None = None,
         player: str = "",
@@ -84,6 +86,8 @@ class GymnasiumEnvironment(Environment):
                 None in the info: then that part is left out. Actions are not compared with it.
             frames_to: Receivers of what `render` returns after the reset and each step, as a
                 message: see `read_array_message`. Names are those of `Message`.
+            encode_frame: Returns the array that is sent in place of a frame, such as
+                `cogrs.web.compress_frame`; None sends the frame itself.
             info_keys: Values of the environment's info to observe, a dtype by key, or a pair of a
                 dtype and a shape: `{"is_success": np.bool_}` observes `{"observation": ...,
                 "is_success": ...}`, with zeros where the info does not have the key. `"episode.r"`
@@ -96,7 +100,8 @@ class GymnasiumEnvironment(Environment):
 
         Raises:
             TypeError: `inline` is not a bool, `player` is not a string, `frames_to` or `observers`
-                is a single string, or `info_keys` is not a mapping to dtypes.
+                is a single string, `encode_frame` is not a function, or `info_keys` is not a
+                mapping to dtypes.
             ValueError: A key of `info_keys` is "observation" or "action_mask", or its dtype is not
                 one of numbers or bool.
         """
@@ -110,7 +115,7 @@ class GymnasiumEnvironment(Environment):
         self._seed = seed
         self._action_mask = action_mask
         self._info_keys = observed_info_keys(info_keys)
-        self._frames = FrameSender(frames_to)
+        self._frames = FrameSender(frames_to, encode_frame)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._player = player
         self._watching = observers

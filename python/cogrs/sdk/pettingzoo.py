@@ -19,6 +19,7 @@ from cogrs.space_json import ActorSpaces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from cogrs.sdk.frame_sender import FrameEncoder
     from cogrs.sdk.pettingzoo_game import PettingZooGame, StepOutcome
     from cogrs.sdk.trial import Trial
 
@@ -59,6 +60,7 @@ class PettingZooEnvironment(Environment):
         seed: int | None = None,
         *,
         frames_to: Sequence[str] = (),
+        encode_frame: FrameEncoder | None = None,
         info_keys: Mapping[str, Any] | None = None,
         on_illegal: OnIllegal = "environment",
         observers: Sequence[str] = (),
@@ -71,6 +73,8 @@ class PettingZooEnvironment(Environment):
                 trials makes their episodes equal: see `factory`.
             frames_to: Receivers of what `render` returns after the reset and each step, as a
                 message: see `read_array_message`. Names are those of `Message`.
+            encode_frame: Returns the array that is sent in place of a frame, such as
+                `cogrs.web.compress_frame`; None sends the frame itself.
             info_keys: Values of each agent's info that become parts of its observation, as of
                 `GymnasiumEnvironment`.
             on_illegal: The treatment of an action that the mask forbids, or whose numbers are out
@@ -84,8 +88,8 @@ class PettingZooEnvironment(Environment):
         Raises:
             ValueError: `on_illegal` is something else, or a key of `info_keys` is "observation",
                 "action_mask" or "turn", or its dtype is not one of numbers or bool.
-            TypeError: `observers` or `frames_to` is a single string, or `info_keys` is not a
-                mapping to dtypes.
+            TypeError: `observers` or `frames_to` is a single string, `encode_frame` is not a
+                function, or `info_keys` is not a mapping to dtypes.
         """
         if isinstance(observers, str):
             raise TypeError(f"observers: expected a sequence of names, got {observers!r}")
@@ -94,7 +98,7 @@ class PettingZooEnvironment(Environment):
         self._make = make
         self._seed = seed
         self._info_keys = observed_info_keys(info_keys)
-        self._frames = FrameSender(frames_to)
+        self._frames = FrameSender(frames_to, encode_frame)
         self._on_illegal = on_illegal
         self.observers = observers
         self._game: PettingZooGame | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from cogrs.store.session import REMOVED, Session
 from cogrs.store.store_index import open_index
 from cogrs.store.trial_file import check_unchanged, parquet
 from cogrs.store.verification import Finding, verify
-from cogrs.validation import check_text
+from cogrs.validation import check_number, check_text
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from cogrs.sdk import LoggedTrial, Sample
+
+
+_LOOK = 0.05
+"""Seconds between two looks for a trial that is awaited."""
 
 
 def is_person(trial: LoggedTrial, sender: str) -> bool:
@@ -79,6 +85,7 @@ class Store:
         """The folder of its files."""
         self._index = open_index(location, create=create)
         self._session: Session | None = None
+        self._closed = threading.Event()
 
     def __enter__(self) -> Store:
         """Return the store."""
@@ -95,6 +102,7 @@ class Store:
 
     def close(self) -> None:
         """Close the index."""
+        self._closed.set()
         session, self._session = self._session, None
         if session is not None:
             session.end()
@@ -195,6 +203,7 @@ class Store:
         *,
         sender: str = "",
         confidence: float = 1.0,
+        timeout: float = 0.0,
     ) -> TrialRecord:
         """Add a reward that comes after a trial has ended.
 
@@ -208,6 +217,8 @@ class Store:
             value: The reward.
             sender: Name of the person who gives it.
             confidence: Weight of the value, > 0.
+            timeout: Seconds to wait for a trial that has just ended, and is not in the store yet;
+                `close` ends the wait.
 
         Returns:
             The trial as it is now.
@@ -221,8 +232,20 @@ class Store:
         from cogrs.store.late_reward import LateReward, add_late_reward
 
         check_text("trial_id", trial_id)
+        check_number("timeout", timeout)
+        self._await_trial(trial_id, timeout)
         reward = LateReward(actor, tick, value, sender, confidence)
         return add_late_reward(self.folder, self._index, trial_id, reward)
+
+    def _await_trial(self, trial_id: str, timeout: float) -> None:
+        """Wait until there is a trial, at most so many seconds."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            with suppress(ValueError):
+                self._index.find(trial_id)
+                return
+            if self._closed.wait(_LOOK):
+                return
 
     def remove(self, trial_ids: Iterable[str]) -> list[TrialRecord]:
         """Remove trials, with their files.

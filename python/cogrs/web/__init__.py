@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cogrs.web.game import Game as Game
     from cogrs.web.game import game_of as game_of
     from cogrs.web.page import Page as Page
+    from cogrs.web.picture import compress_frame as compress_frame
     from cogrs.web.place import Place as Place
     from cogrs.web.server import PageServer as PageServer
     from cogrs.web.server import serve_page as serve_page
@@ -21,6 +22,7 @@ _MODULES = {
     "controls": "Controls",
     "game": "Game game_of",
     "page": "Page",
+    "picture": "compress_frame",
     "place": "Place",
     "server": "PageServer serve_page",
 }

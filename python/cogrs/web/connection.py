@@ -40,6 +40,7 @@ class Connection:
         self._viewer = Viewer(socket.send_text, socket.send_bytes)
         self._allowance = float(WEB_MESSAGES_PER_SECOND)
         self._counted = 0.0
+        self._judging: set[asyncio.Task[None]] = set()
 
     def end(self, code: int, reason: str) -> None:
         """Close the connection, after what waits to be sent."""
@@ -206,7 +207,10 @@ class Connection:
             if (fault := seat.place.act(message)) is not None:
                 self._ack(kind, ok=False, reason=fault)
         elif kind == "feedback":
-            await self._judge(seat, message)
+            # Storing one may take a while, in which the person goes on acting.
+            task = asyncio.ensure_future(self._judge(seat, message))
+            self._judging.add(task)
+            task.add_done_callback(self._judging.discard)
         elif kind == "pause":
             seat.place.pause(on=message["on"])
         elif kind == "leave":

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _LARGE = 60_000
 """Bytes of a PNG above which the next pictures are JPEG: photographs, and noise."""
 _QUALITY = 85
+_SIGNATURES = {PNG: b"\x89PNG\r\n\x1a\n", JPEG: b"\xff\xd8\xff"}
 
 
 class PictureEncoder:
@@ -35,6 +36,23 @@ class PictureEncoder:
 
         Args:
             tick: The tick that it shows.
+            pixels: uint8, (height, width, 3), (height, width, 4), or (height, width) of greys; or
+                what `compress` returned.
+
+        Raises:
+            ValueError: An array of another dtype or shape.
+        """
+        kind = _kind_of(pixels)
+        if kind is None:
+            pixels = self.compress(pixels)
+            kind = _kind_of(pixels)
+            assert kind is not None
+        return pack_frame(kind, tick, pixels.tobytes())
+
+    def compress(self, pixels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """Return a picture as the bytes of a PNG or JPEG file, uint8, of one dimension.
+
+        Args:
             pixels: uint8, (height, width, 3), (height, width, 4), or (height, width) of greys.
 
         Raises:
@@ -49,10 +67,38 @@ class PictureEncoder:
         out = io.BytesIO()
         if self._photographic:
             image.convert("RGB").save(out, "JPEG", quality=_QUALITY)
-            return pack_frame(JPEG, tick, out.getvalue())
-        image.save(out, "PNG", compress_level=1)
-        self._photographic = out.tell() > _LARGE
-        return pack_frame(PNG, tick, out.getvalue())
+        else:
+            image.save(out, "PNG", compress_level=1)
+            self._photographic = out.tell() > _LARGE
+        return np.frombuffer(out.getvalue(), np.uint8)
+
+
+def _kind_of(pixels: npt.NDArray[Any]) -> int | None:
+    """Return the kind of a picture that is compressed; None for other arrays."""
+    if pixels.ndim != 1 or pixels.dtype != np.uint8:
+        return None
+    start = pixels[:8].tobytes()
+    return next((kind for kind, each in _SIGNATURES.items() if start.startswith(each)), None)
+
+
+def compress_frame(pixels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return a frame as the bytes of a PNG file, or of a JPEG file if the PNG would be large.
+
+    For `encode_frame` of environments, so that logs of trials do not grow by a frame per tick.
+
+    Args:
+        pixels: uint8, (height, width, 3), (height, width, 4), or (height, width) of greys.
+
+    Returns:
+        uint8, of one dimension; pages show it as they show the frame.
+
+    Raises:
+        ImportError: Pillow is not installed.
+        ValueError: An array of another dtype or shape.
+    """
+    encoder = PictureEncoder()
+    picture = encoder.compress(pixels)
+    return encoder.compress(pixels) if picture.nbytes > _LARGE else picture
 
 
 def summarize(value: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from cogrs.sdk import (
 )
 from cogrs.sdk.codecs import array_message, read_array_message
 from cogrs.sdk.player_function import call_on_thread
+from cogrs.shown import shown
 from cogrs.web.audience import Audience
 from cogrs.web.inputs import Inputs
 from cogrs.web.judgements import Judgement, JudgementError, Judgements
@@ -49,6 +50,8 @@ _RETRY = 0.25
 """Seconds between two attempts to join a trial."""
 _BETWEEN = 1.5
 """Seconds between the end of a trial and the next one."""
+_MOST_JUDGED = 64
+"""Judgements that are on their way."""
 _NOT_YET = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.UNAVAILABLE,
@@ -82,9 +85,9 @@ class Place:
                 if there are no others.
             leave: Called with a trial's id when the person leaves; None leaves the trial alone.
             patience: Seconds for which a trial waits for a person whose connection is lost.
-            keep_late: Called with the trial's id and a reward that came after its end and that no
-                agent took, on a thread of its own; returns whether it was stored. For programs that
-                keep trials by themselves.
+            keep_late: Called with the trial's id and a reward that came after its end, on a thread
+                of its own; returns whether it was stored. For programs that keep trials by
+                themselves; agents that stored the steps get the reward too.
         """
         self.game = game
         self.audience = Audience()
@@ -105,6 +108,7 @@ class Place:
         """Whether the person left for good."""
         self._leaving = asyncio.Event()
         """Set when this trial is to be left."""
+        self._judging: set[asyncio.Task[Judgement]] = set()
         self._sessions: dict[str, ClientSession] = {}
         """Of the latest trials, for late judgements."""
 
@@ -339,14 +343,31 @@ class Place:
         return None
 
     async def judge(self, message: dict[str, Any]) -> Judgement:
-        """Take a judgement, or take one back.
+        """Take a judgement, or take one back; it goes on if the caller is cancelled meanwhile.
 
         Raises:
             JudgementError: It is refused.
         """
-        session = self._sessions.get(message.get("trial") or "", self._session)
+        if len(self._judging) >= _MOST_JUDGED:
+            raise JudgementError(f"{_MOST_JUDGED} judgements wait to be stored: try again later")
+        task = asyncio.ensure_future(self._judge(message))
+        self._judging.add(task)
+        task.add_done_callback(self._judging.discard)
+        return await asyncio.shield(task)
+
+    async def finish_judging(self, seconds: float) -> None:
+        """Wait until all judgements that were taken are stored, or so many seconds."""
+        if self._judging:
+            await asyncio.wait(self._judging, timeout=seconds)
+
+    async def _judge(self, message: dict[str, Any]) -> Judgement:
+        session, wanted = self._session, message.get("trial")
         if not self.game.feedback or session is None:
             raise JudgementError("there is nothing to judge yet")
+        if wanted:  # another trial is not to get its judgement
+            session = self._sessions.get(wanted)
+            if session is None:
+                raise JudgementError(f"trial: expected one of the latest, got {shown(wanted)}")
         receivers = self._receivers(session)
         try:
             if message.get("undo"):

@@ -9,8 +9,9 @@ import socket
 from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cogrs.limits import WEB_MESSAGE_BYTES
+from cogrs.limits import WEB_CONNECTIONS, WEB_JOIN_SECONDS, WEB_MESSAGE_BYTES
 from cogrs.listen_address import check_listener
 from cogrs.tls import ServerTls
 from cogrs.validation import check_kind, check_port, check_text
@@ -27,6 +28,28 @@ class _Quiet(uvicorn.Server):
 
     def capture_signals(self) -> Any:
         return contextlib.nullcontext()
+
+
+class _BoundedHttp(H11Protocol):
+    """HTTP with a bound on sockets, and on their time without a request: uvicorn has neither."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > 2 * WEB_CONNECTIONS:
+            transport.abort()
+        else:
+            self._watch()
+
+    def _watch(self) -> None:
+        self.loop.call_later(WEB_JOIN_SECONDS, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return  # closed, or a WebSocket by now
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self._watch()
 
 
 class PageServer:
@@ -53,6 +76,7 @@ class PageServer:
                 files |= {"ssl_ca_certs": os.fspath(tls.client_ca), "ssl_cert_reqs": 2}
         config = uvicorn.Config(
             page.app,
+            http=_BoundedHttp,
             log_config=None,
             log_level="warning",
             access_log=False,

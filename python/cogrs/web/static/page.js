@@ -72,6 +72,7 @@ const receivers = {
     byId("elsewhere").hidden = true;
     const form = part("join");
     form.hidden = message.ready;
+    byId("how").textContent = explain(message);
     byId("stage").hidden = !message.ready;
     byId("consent-text").hidden = byId("consent-row").hidden = !message.consent;
     byId("consent-text").textContent = message.consent;
@@ -125,6 +126,17 @@ function setState(name, reason) {
   if (name !== "playing") showDeadline(null);
 }
 
+// What a person should know before the first tick.
+function explain({ role, takeover, mode, feedback }) {
+  if (role === "spectator") return "";
+  if (role === "judge") return "Watch, and say what was good or bad.";
+  const judge = feedback ? " Say what was good or bad." : "";
+  if (takeover) return `A policy plays. Hold Shift to act in its place.${judge}`;
+  if (mode === "press") return "Use the keys or the buttons. The game waits for each press.";
+  if (mode === "queue") return "Use the keys or the buttons. The game waits for each press; early ones count too.";
+  return "Hold keys or buttons to act. The game goes on by itself once you begin.";
+}
+
 let scoreTimer = 0;
 let score = 0;
 
@@ -133,7 +145,7 @@ function setScore(value, now) {
   score = value;
   const write = () => {
     scoreTimer = 0;
-    part("score").textContent = String(Math.round(score * 1000) / 1000);
+    part("score").textContent = String(Math.round(score * 100) / 100);
   };
   if (now) {
     clearTimeout(scoreTimer);
