@@ -178,18 +178,10 @@ def _frames_to(make: Callable[[], Any], player: str) -> list[str]:
 async def _play(given: argparse.Namespace, parts: _Parts, stop: StopSignal) -> int:
     from cogrs import orchestrator, sdk
     from cogrs.event_loop import handle_exception
-    from cogrs.web import Page, Place, serve_page
+    from cogrs.web import Console, Page, Place, serve_page
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
     params = {"environment": {"endpoint": "local://environment"}, "actors": parts.actors}
-    page = Page(pages.hosts_of(given))
-    listener = serve_page(
-        page,
-        host=given.host,
-        port=given.port,
-        tls=pages.server_tls(given),
-        insecure=given.insecure,
-    )
     server = await orchestrator.serve({"trial_params": params}, port=0, local=parts.local)
     where = f"127.0.0.1:{server.port}"
     async with sdk.TrialController(where) as controller, sdk.ClientActor(where) as client:
@@ -204,18 +196,30 @@ async def _play(given: argparse.Namespace, parts: _Parts, stop: StopSignal) -> i
             return await client.join(trial.id, name=parts.player)
 
         place = Place(parts.game, join, policy=parts.policy, leave=controller.terminate_trial)
+        console = Console(controller, where)
+        page = Page(pages.hosts_of(given), console=console)
         try:
+            listener = serve_page(
+                page,
+                host=given.host,
+                port=given.port,
+                tls=pages.server_tls(given),
+                insecure=given.insecure,
+            )
             async with listener:
                 host = given.public_host or ""
                 url = listener.url(page.invite(place), host)
                 spectator = listener.url(page.invite(place, "spectator"), host)
+                operator = listener.url(console.invite(), host, "console")
                 links = {
                     "url": url,
                     "spectator": spectator,
+                    "console": operator,
                     "port": listener.port,
                     "orchestrator": where,
                 }
-                pages.tell(given, links, [f"play     {url}", f"watch    {spectator}"])
+                lines = [f"play     {url}", f"watch    {spectator}", f"console  {operator}"]
+                pages.tell(given, links, lines)
                 if not given.no_browser:
                     await pages.open_browser(url)
                 return await pages.until_signal(stop)
