@@ -374,7 +374,7 @@ class TrialsReport(_message.Message):
     """Samples that data logs did not get."""
     @_builtins.property
     def trials(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrialProgress]:
-        """Trials that have not ended, the oldest first; no more than 1,000."""
+        """Trials that have not ended, the oldest first; no more than 500."""
 
     @_builtins.property
     def dropped(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrialsReport.Count]:

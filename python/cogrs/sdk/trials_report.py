@@ -37,7 +37,7 @@ class TrialsReport:
     """How an orchestrator and its trials fare. Counts are those since the orchestrator's start.
 
     Attributes:
-        trials: Those that have not ended, the oldest first; no more than 1,000.
+        trials: Those that have not ended, the oldest first; no more than 500.
         unlisted: How many further trials have not ended.
         ended: Trials that have ended since the last report, by id, the latest 1,000; with the
             first report, those that are still listed.

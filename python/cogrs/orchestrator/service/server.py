@@ -163,7 +163,7 @@ class Server(AsyncCloseable):
             apart = actor_port is not None
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
-            reporter = Reporter(self._orchestrator, self._take_stats)
+            reporter = Reporter(self._orchestrator, self._links)
             lifecycle = LifecycleService(self._orchestrator, self._throttle, reporter)
             add_TrialLifecycleServicer_to_server(lifecycle, main)
             clients = ClientActorService(self._orchestrator, self._access, self._throttle)
