@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from cogrs.api.orchestrator_pb2 import TrialProgress, TrialsReport
+from cogrs.api.orchestrator_pb2 import TrialProgress, TrialsReport, TrialState
 from cogrs.limits import LEAST_REPORT_PERIOD, MOST_REPORTED_TRIALS
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
@@ -105,7 +105,7 @@ def _progress(trial: TrialRecord, now: float) -> TrialProgress:
         awaited[party] = awaited.get(party, 0) + 1
     return TrialProgress(
         trial_id=trial.id,
-        state=trial.state.value,  # its numbers are those of the wire
+        state=TrialState.ValueType(trial.state),  # its numbers are those of the wire
         tick_id=trial.tick,
         awaited=_counts(awaited),
         waited=max(int(1000 * (now - trial.since)), 0),
