@@ -92,7 +92,7 @@ def test_reports_keep_their_period(server) -> None:
     assert run(watch()) > 3 * 0.5 / 2  # no flood; a late report only delays the later ones
 
 
-def test_report_leaves_out_the_latest_trials_and_counts_them(server, monkeypatch) -> None:
+def test_report_counts_the_latest_trials_which_have_no_rows(server, monkeypatch) -> None:
     monkeypatch.setattr("cogrs.orchestrator.service.report.MOST_REPORTED_TRIALS", 2)
 
     async def watch() -> None:

@@ -66,7 +66,7 @@ class Stage:
 
     @contextmanager
     def operate(self, token: str | None = None) -> Iterator[Wire]:
-        """Connect as an operator; with a new token if none is given."""
+        """Connect as an operator; with a new token unless one is given."""
         with self.client.websocket_connect("ws://127.0.0.1:8000/console/ws") as socket:
             wire = Wire(socket)
             wire.send("join", token=self.console.invite() if token is None else token)

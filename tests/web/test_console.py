@@ -13,9 +13,8 @@ import pytest
 import cogrs
 from cogrs import sdk
 from cogrs.web import Console
-from tests.web.browser import browser, needs_browser
+from tests.web.browser import CONTRAST, NAME, browser, needs_browser, play
 from tests.web.stage import SLACK, Wire, stage
-from tests.web.test_browser import CONTRAST, NAME, play
 
 
 def report_with(wire: Wire, holds: Any) -> Any:
@@ -27,7 +26,7 @@ def report_with(wire: Wire, holds: Any) -> Any:
     raise AssertionError("no such report came")
 
 
-def test_operator_sees_a_trial_that_waits_for_a_person_and_terminates_it() -> None:
+def test_operator_sees_and_terminates_a_trial_that_waits_for_a_person() -> None:
     with stage(mode="press") as at, at.connect() as person, at.operate() as wire:
         person.until("tick", tick=0)
         person.send("action", tick=0, value=1)
@@ -89,7 +88,7 @@ def test_message_of_players_is_refused(kind) -> None:
         assert wire.until_closed()[0] == 1008
 
 
-def test_what_was_dropped_is_counted_while_the_trial_runs() -> None:
+def test_dropped_items_are_counted_while_the_trial_runs() -> None:
     late = base64.b64encode(sdk.ArrayCodec().encode(0)).decode()
     options = {"actor_class": "person", "response_timeout": 0.05, "default_action": late}
     config = {"actor_options": [options]}
@@ -145,7 +144,7 @@ def test_page_without_a_console_has_no_such_path() -> None:
 
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_console_in_a_browser_shows_a_trial_and_ends_it(dark) -> None:
+def test_console_in_a_browser_shows_a_trial_and_terminates_a_trial(dark) -> None:
     with play("CartPole-v1", "--mode", "press") as at, browser(360, 640, dark=dark) as page:
         page.open(at["url"])
         page.join()

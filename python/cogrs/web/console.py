@@ -31,7 +31,7 @@ PERIOD = 1.0
 """Seconds between reports."""
 
 _SILENCE = 10.0
-"""Seconds without a report after which operators are told that there are none."""
+"""Seconds without a report after which operators are told of the silence."""
 
 _MOST_ENDED = 20
 """Ended trials that are shown."""
@@ -188,7 +188,7 @@ class Console:
 
 
 async def _punctual(reports: Any) -> AsyncGenerator[TrialsReport, None]:
-    """Yield the reports of a generator; a TimeoutError if none comes for long."""
+    """Yield the reports of a generator; a TimeoutError after a long silence."""
     async with aclosing(reports):
         while True:
             try:

@@ -65,7 +65,7 @@ class ReportSchedule:
     """When a call is due for a report; it is woken then."""
 
     def __init__(self, period: int, wake: Callable[[], None]) -> None:
-        """Begin at once, with milliseconds between reports; 0 for none.
+        """Create a schedule that begins at once; `period` is in milliseconds, 0 for no reports.
 
         Raises:
             InvalidError: The period is too short.
