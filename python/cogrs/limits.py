@@ -68,6 +68,10 @@ MOST_NAME_BYTES: Final = 1_024
 """UTF-8 bytes of an id, a name, a class, an endpoint, a user id."""
 MOST_FILTERS: Final = 64
 """States in the filter of WatchTrials."""
+LEAST_REPORT_PERIOD: Final = 500
+"""Milliseconds between reports of WatchTrials."""
+MOST_REPORTED_TRIALS: Final = 500
+"""Trials in a report of WatchTrials, the oldest ones."""
 MOST_FIELDS: Final = 131_072
 """Fields in a protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
 MOST_AT_ONCE: Final = 4

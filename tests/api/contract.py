@@ -54,9 +54,15 @@ MESSAGES = {
     "TrialInfoReply": "1 trial *TrialInfo",
     "TrialInfo": "1 trial_id string, 2 state TrialState, 3 latest_observation ObservationSet, "
     "1000 end_reason string, 1001 failed bool",
-    "TrialListRequest": "1 filter *TrialState",
+    "TrialListRequest": "1 filter *TrialState, 1000 report_period uint32",
     "TrialListEntry": "1 trial_id string, 2 state TrialState, "
-    "1000 end_reason string, 1001 failed bool",
+    "1000 end_reason string, 1001 failed bool, 1002 report TrialsReport",
+    "TrialsReport": "1 trials *TrialProgress, 2 unlisted uint64, 3 started uint64, "
+    "4 concluded uint64, 5 cut uint64, 6 ticks uint64, 7 dropped *TrialsReport.Count, "
+    "8 log_waiting uint64, 9 log_lost uint64",
+    "TrialsReport.Count": "1 name string, 2 count uint64",
+    "TrialProgress": "1 trial_id string, 2 state TrialState, 3 tick_id int32, "
+    "4 awaited *TrialsReport.Count, 5 waited uint64",
     "TrialJoinRequest": "1 trial_id string, 2 actor_class ?string, 3 actor_name ?string",
     "TrialJoinReply": "1 actor_name string, 2 trial_id string, 3 config ActorConfig, "
     "4 actors_in_trial *TrialActor",

@@ -122,6 +122,7 @@ def test_readers_of_the_api_alone_skip_all_additions() -> None:
         pool.AddSerializedFile(file.SerializeToString())
     assert set(added) == {
         *("ActorPeriodData", "DatalogSample", "TrialInfo", "TrialListEntry"),
+        "TrialListRequest",
         *("TrialStartReply", "TrialStartRequest", "EnvStartReply", "LogExporterSampleRequest"),
         *("TrialRewardReply", "TrialRewardRequest"),
     }

@@ -170,7 +170,7 @@ async def check_end(
 ) -> None:
     await controller.wait_ended(trial_id)
     why = reason(server, trial_id)
-    steps = server._orchestrator._trials.get(trial_id)._tick
+    steps = server._orchestrator._trials.get(trial_id).tick
     if role == "log" or moment == "end":
         assert why == "environment: final update"
     else:

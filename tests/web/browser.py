@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
+import signal
 import time
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.commands.command import script
+from tests.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,3 +135,46 @@ def browser(width: int = 1000, height: int = 900, *, dark: bool = False) -> Iter
             driver.switch_to.window(window)
             driver.close()
         driver.switch_to.window(before)
+
+
+@contextmanager
+def play(*arguments: str) -> Iterator[dict[str, Any]]:
+    """Run `cogrs play`; yield its line of JSON. Ctrl-C ends it."""
+    with program(script("play", *arguments, "--no-browser", "--json")) as process:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        yield json.loads(line)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+NAME = """
+const e = arguments[0];
+return e.getAttribute("aria-label") || e.textContent.trim() || (e.labels?.length ?? 0) > 0;
+"""
+"""Whether an element has a name."""
+
+CONTRAST = """
+const light = (text) => {
+  const [r, g, b] = text.match(/[0-9.]+/g).map((v) => {
+    const c = v / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = getComputedStyle(e).backgroundColor;
+    if (!/, 0\\)$/.test(c)) return c;
+  }
+  return "rgb(255, 255, 255)";
+};
+return [...document.querySelectorAll("button, h1, h2, span, output, summary, kbd, p, label")]
+  .filter((e) => e.offsetParent && e.textContent.trim())
+  .map((e) => {
+    const a = light(getComputedStyle(e).color);
+    const b = light(ground(e));
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+"""
+"""The contrast of each text that is shown."""

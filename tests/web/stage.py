@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 import cogrs
 from cogrs import sdk
-from cogrs.web import Page, Place, game_of
+from cogrs.web import Console, Page, Place, game_of
 from cogrs.web.wire import unpack_frame
 
 if TYPE_CHECKING:
@@ -61,7 +61,16 @@ class Stage:
     page: Page
     place: Place
     server: cogrs.orchestrator.OrchestratorHandle
+    console: Console
     taken: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def operate(self, token: str | None = None) -> Iterator[Wire]:
+        """Connect as an operator; with a new token unless one is given."""
+        with self.client.websocket_connect("ws://127.0.0.1:8000/console/ws") as socket:
+            wire = Wire(socket)
+            wire.send("join", token=self.console.invite() if token is None else token)
+            yield wire
 
     @contextmanager
     def connect(self, **join: Any) -> Iterator[Wire]:
@@ -133,6 +142,7 @@ def stage(
     local: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
     keep_late: Callable[[str, sdk.Reward], bool] | None = None,
+    replays: dict[str, Any] | None = None,
     **options: Any,
 ) -> Iterator[Stage]:
     """A page whose place plays trials of `Walk`, with the options of its `Game`."""
@@ -168,10 +178,11 @@ def stage(
             patience=5.0,
             keep_late=keep_late,
         )
-        page = Page()
+        console = Console(controller, where, replays)
+        page = Page(console=console)
         http = stack.enter_context(TestClient(page.app, base_url="http://127.0.0.1:8000"))
         try:
-            yield Stage(http, page, place, server, taken)
+            yield Stage(http, page, place, server, console, taken)
         finally:
 
             async def close() -> None:

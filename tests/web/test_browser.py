@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import urllib.request
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.command import script
-from tests.program import program
-from tests.web.browser import browser, needs_browser
+from tests.web.browser import CONTRAST, NAME, browser, needs_browser, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,17 +15,6 @@ if TYPE_CHECKING:
     from tests.web.browser import Browser
 
 pytestmark = needs_browser
-
-
-@contextmanager
-def play(*arguments: str) -> Iterator[dict[str, Any]]:
-    """Run `cogrs play`; yield its line of JSON. Ctrl-C ends it."""
-    with program(script("play", *arguments, "--no-browser", "--json")) as process:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        yield json.loads(line)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
 
 
 def play_to_the_end(page: Browser) -> None:
@@ -178,35 +162,3 @@ def test_person_is_told_how_to_play_before_the_first_tick(tmp_path, monkeypatch)
         page.find("good").click()
         page.until(lambda: page.all("given"))
         assert heading.is_displayed()
-
-
-NAME = """
-const e = arguments[0];
-return e.getAttribute("aria-label") || e.textContent.trim() || (e.labels?.length ?? 0) > 0;
-"""
-"""Whether an element has a name."""
-
-CONTRAST = """
-const light = (text) => {
-  const [r, g, b] = text.match(/[0-9.]+/g).map((v) => {
-    const c = v / 255;
-    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const ground = (e) => {
-  for (; e; e = e.parentElement) {
-    const c = getComputedStyle(e).backgroundColor;
-    if (!/, 0\\)$/.test(c)) return c;
-  }
-  return "rgb(255, 255, 255)";
-};
-return [...document.querySelectorAll("button, h1, h2, span, output, summary, kbd, p, label")]
-  .filter((e) => e.offsetParent && e.textContent.trim())
-  .map((e) => {
-    const a = light(getComputedStyle(e).color);
-    const b = light(ground(e));
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  });
-"""
-"""The contrast of each text that is shown."""

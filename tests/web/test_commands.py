@@ -52,7 +52,8 @@ def stopped(process: Any, number: int = signal.SIGINT) -> int:
 def test_play_prints_links_once_the_page_answers_and_ends_by_ctrl_c():
     with program(script("play", "CartPole-v1", "--no-browser", "--json")) as process:
         at = started(process)
-        assert set(at) == {"url", "spectator", "port", "orchestrator"}
+        assert set(at) == {"url", "spectator", "console", "port", "orchestrator"}
+        assert at["console"].startswith(f"http://127.0.0.1:{at['port']}/console#")
         assert at["url"].startswith(f"http://127.0.0.1:{at['port']}/#")
         with urllib.request.urlopen(at["url"], timeout=60) as reply:
             assert b"<title>cogrs</title>" in reply.read()
@@ -135,6 +136,7 @@ def test_web_prints_a_link_per_person(config):
             at = started(process)
             assert len(set(at["urls"])) == 3
             assert (at["url"], at["orchestrator"]) == (at["urls"][0], where)
+            assert at["console"].startswith(f"http://127.0.0.1:{at['port']}/console#")
             request = urllib.request.Request(
                 f"http://127.0.0.1:{at['port']}/", headers={"Host": "example.org"}
             )

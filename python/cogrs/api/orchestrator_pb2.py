@@ -16,15 +16,15 @@ from cogrs.api import common_pb2 as cogrs_dot_api_dot_common__pb2
 from cogrs.api import environment_pb2 as cogrs_dot_api_dot_environment__pb2
 
 
-DESCRIPTOR = _pool.add_file(b'\n\x1c\x63ogrs/api/orchestrator.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\x1a\x1b\x63ogrs/api/environment.proto\"q\n\x11TrialStartRequest\x12$\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x14.cogment.TrialConfig\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12%\n\x06params\x18\xe8\x07 \x01(\x0b\x32\x14.cogment.TrialParams\"h\n\x0fTrialStartReply\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12,\n\x0f\x61\x63tors_in_trial\x18\x02 \x03(\x0b\x32\x13.cogment.TrialActor\x12\x15\n\x0cparams_taken\x18\xe8\x07 \x01(\x08\"\x17\n\x15TerminateTrialRequest\"\x15\n\x13TerminateTrialReply\"2\n\x10TrialInfoRequest\x12\x1e\n\x16get_latest_observation\x18\x01 \x01(\x08\"3\n\x0eTrialInfoReply\x12!\n\x05trial\x18\x01 \x03(\x0b\x32\x12.cogment.TrialInfo\"\x9c\x01\n\tTrialInfo\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.cogment.TrialState\x12\x33\n\x12latest_observation\x18\x03 \x01(\x0b\x32\x17.cogment.ObservationSet\x12\x13\n\nend_reason\x18\xe8\x07 \x01(\t\x12\x0f\n\x06\x66\x61iled\x18\xe9\x07 \x01(\x08\"7\n\x10TrialListRequest\x12#\n\x06\x66ilter\x18\x01 \x03(\x0e\x32\x13.cogment.TrialState\"l\n\x0eTrialListEntry\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.cogment.TrialState\x12\x13\n\nend_reason\x18\xe8\x07 \x01(\t\x12\x0f\n\x06\x66\x61iled\x18\xe9\x07 \x01(\x08\"c\n\x10TrialJoinRequest\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\x15\n\x0b\x61\x63tor_class\x18\x02 \x01(\tH\x00\x12\x14\n\nactor_name\x18\x03 \x01(\tH\x00\x42\x10\n\x0eslot_selection\"\x8a\x01\n\x0eTrialJoinReply\x12\x12\n\nactor_name\x18\x01 \x01(\t\x12\x10\n\x08trial_id\x18\x02 \x01(\t\x12$\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\x14.cogment.ActorConfig\x12,\n\x0f\x61\x63tors_in_trial\x18\x04 \x03(\x0b\x32\x13.cogment.TrialActor\"\x17\n\x15TrialHeartbeatRequest\"\x15\n\x13TrialHeartbeatReply\"5\n\x12TrialActionRequest\x12\x1f\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32\x0f.cogment.Action\"N\n\x10TrialActionReply\x12&\n\x04\x64\x61ta\x18\x01 \x01(\x0b\x32\x18.cogment.ActorPeriodData\x12\x12\n\nfinal_data\x18\x02 \x01(\x08\"E\n\x12TrialRewardRequest\x12 \n\x07rewards\x18\x01 \x03(\x0b\x32\x0f.cogment.Reward\x12\r\n\x04late\x18\xe8\x07 \x01(\x08\"\"\n\x10TrialRewardReply\x12\x0e\n\x05taken\x18\xe8\x07 \x01(\r\"9\n\x13TrialMessageRequest\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.cogment.Message\"\x13\n\x11TrialMessageReply*a\n\nTrialState\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x10\n\x0cINITIALIZING\x10\x01\x12\x0b\n\x07PENDING\x10\x02\x12\x0b\n\x07RUNNING\x10\x03\x12\x0f\n\x0bTERMINATING\x10\x04\x12\t\n\x05\x45NDED\x10\x05\x32\xf1\x02\n\x0eTrialLifecycle\x12\x44\n\nStartTrial\x12\x1a.cogment.TrialStartRequest\x1a\x18.cogment.TrialStartReply\"\x00\x12P\n\x0eTerminateTrial\x12\x1e.cogment.TerminateTrialRequest\x1a\x1c.cogment.TerminateTrialReply\"\x00\x12\x44\n\x0cGetTrialInfo\x12\x19.cogment.TrialInfoRequest\x1a\x17.cogment.TrialInfoReply\"\x00\x12\x45\n\x0bWatchTrials\x12\x19.cogment.TrialListRequest\x1a\x17.cogment.TrialListEntry\"\x00\x30\x01\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x32\xba\x03\n\x0b\x43lientActor\x12\x41\n\tJoinTrial\x12\x19.cogment.TrialJoinRequest\x1a\x17.cogment.TrialJoinReply\"\x00\x12L\n\x0c\x41\x63tionStream\x12\x1b.cogment.TrialActionRequest\x1a\x19.cogment.TrialActionReply\"\x00(\x01\x30\x01\x12K\n\tHeartbeat\x12\x1e.cogment.TrialHeartbeatRequest\x1a\x1c.cogment.TrialHeartbeatReply\"\x00\x12\x46\n\nSendReward\x12\x1b.cogment.TrialRewardRequest\x1a\x19.cogment.TrialRewardReply\"\x00\x12I\n\x0bSendMessage\x12\x1c.cogment.TrialMessageRequest\x1a\x1a.cogment.TrialMessageReply\"\x00\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
+DESCRIPTOR = _pool.add_file(b'\n\x1c\x63ogrs/api/orchestrator.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\x1a\x1b\x63ogrs/api/environment.proto\"q\n\x11TrialStartRequest\x12$\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x14.cogment.TrialConfig\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12%\n\x06params\x18\xe8\x07 \x01(\x0b\x32\x14.cogment.TrialParams\"h\n\x0fTrialStartReply\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12,\n\x0f\x61\x63tors_in_trial\x18\x02 \x03(\x0b\x32\x13.cogment.TrialActor\x12\x15\n\x0cparams_taken\x18\xe8\x07 \x01(\x08\"\x17\n\x15TerminateTrialRequest\"\x15\n\x13TerminateTrialReply\"2\n\x10TrialInfoRequest\x12\x1e\n\x16get_latest_observation\x18\x01 \x01(\x08\"3\n\x0eTrialInfoReply\x12!\n\x05trial\x18\x01 \x03(\x0b\x32\x12.cogment.TrialInfo\"\x9c\x01\n\tTrialInfo\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.cogment.TrialState\x12\x33\n\x12latest_observation\x18\x03 \x01(\x0b\x32\x17.cogment.ObservationSet\x12\x13\n\nend_reason\x18\xe8\x07 \x01(\t\x12\x0f\n\x06\x66\x61iled\x18\xe9\x07 \x01(\x08\"O\n\x10TrialListRequest\x12#\n\x06\x66ilter\x18\x01 \x03(\x0e\x32\x13.cogment.TrialState\x12\x16\n\rreport_period\x18\xe8\x07 \x01(\r\"\x94\x01\n\x0eTrialListEntry\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.cogment.TrialState\x12\x13\n\nend_reason\x18\xe8\x07 \x01(\t\x12\x0f\n\x06\x66\x61iled\x18\xe9\x07 \x01(\x08\x12&\n\x06report\x18\xea\x07 \x01(\x0b\x32\x15.cogment.TrialsReport\"\x83\x02\n\x0cTrialsReport\x12&\n\x06trials\x18\x01 \x03(\x0b\x32\x16.cogment.TrialProgress\x12\x10\n\x08unlisted\x18\x02 \x01(\x04\x12\x0f\n\x07started\x18\x03 \x01(\x04\x12\x11\n\tconcluded\x18\x04 \x01(\x04\x12\x0b\n\x03\x63ut\x18\x05 \x01(\x04\x12\r\n\x05ticks\x18\x06 \x01(\x04\x12,\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1b.cogment.TrialsReport.Count\x12\x13\n\x0blog_waiting\x18\x08 \x01(\x04\x12\x10\n\x08log_lost\x18\t \x01(\x04\x1a$\n\x05\x43ount\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\x94\x01\n\rTrialProgress\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\"\n\x05state\x18\x02 \x01(\x0e\x32\x13.cogment.TrialState\x12\x0f\n\x07tick_id\x18\x03 \x01(\x05\x12,\n\x07\x61waited\x18\x04 \x03(\x0b\x32\x1b.cogment.TrialsReport.Count\x12\x0e\n\x06waited\x18\x05 \x01(\x04\"c\n\x10TrialJoinRequest\x12\x10\n\x08trial_id\x18\x01 \x01(\t\x12\x15\n\x0b\x61\x63tor_class\x18\x02 \x01(\tH\x00\x12\x14\n\nactor_name\x18\x03 \x01(\tH\x00\x42\x10\n\x0eslot_selection\"\x8a\x01\n\x0eTrialJoinReply\x12\x12\n\nactor_name\x18\x01 \x01(\t\x12\x10\n\x08trial_id\x18\x02 \x01(\t\x12$\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\x14.cogment.ActorConfig\x12,\n\x0f\x61\x63tors_in_trial\x18\x04 \x03(\x0b\x32\x13.cogment.TrialActor\"\x17\n\x15TrialHeartbeatRequest\"\x15\n\x13TrialHeartbeatReply\"5\n\x12TrialActionRequest\x12\x1f\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32\x0f.cogment.Action\"N\n\x10TrialActionReply\x12&\n\x04\x64\x61ta\x18\x01 \x01(\x0b\x32\x18.cogment.ActorPeriodData\x12\x12\n\nfinal_data\x18\x02 \x01(\x08\"E\n\x12TrialRewardRequest\x12 \n\x07rewards\x18\x01 \x03(\x0b\x32\x0f.cogment.Reward\x12\r\n\x04late\x18\xe8\x07 \x01(\x08\"\"\n\x10TrialRewardReply\x12\x0e\n\x05taken\x18\xe8\x07 \x01(\r\"9\n\x13TrialMessageRequest\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.cogment.Message\"\x13\n\x11TrialMessageReply*a\n\nTrialState\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x10\n\x0cINITIALIZING\x10\x01\x12\x0b\n\x07PENDING\x10\x02\x12\x0b\n\x07RUNNING\x10\x03\x12\x0f\n\x0bTERMINATING\x10\x04\x12\t\n\x05\x45NDED\x10\x05\x32\xf1\x02\n\x0eTrialLifecycle\x12\x44\n\nStartTrial\x12\x1a.cogment.TrialStartRequest\x1a\x18.cogment.TrialStartReply\"\x00\x12P\n\x0eTerminateTrial\x12\x1e.cogment.TerminateTrialRequest\x1a\x1c.cogment.TerminateTrialReply\"\x00\x12\x44\n\x0cGetTrialInfo\x12\x19.cogment.TrialInfoRequest\x1a\x17.cogment.TrialInfoReply\"\x00\x12\x45\n\x0bWatchTrials\x12\x19.cogment.TrialListRequest\x1a\x17.cogment.TrialListEntry\"\x00\x30\x01\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x32\xba\x03\n\x0b\x43lientActor\x12\x41\n\tJoinTrial\x12\x19.cogment.TrialJoinRequest\x1a\x17.cogment.TrialJoinReply\"\x00\x12L\n\x0c\x41\x63tionStream\x12\x1b.cogment.TrialActionRequest\x1a\x19.cogment.TrialActionReply\"\x00(\x01\x30\x01\x12K\n\tHeartbeat\x12\x1e.cogment.TrialHeartbeatRequest\x1a\x1c.cogment.TrialHeartbeatReply\"\x00\x12\x46\n\nSendReward\x12\x1b.cogment.TrialRewardRequest\x1a\x19.cogment.TrialRewardReply\"\x00\x12I\n\x0bSendMessage\x12\x1c.cogment.TrialMessageRequest\x1a\x1a.cogment.TrialMessageReply\"\x00\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cogrs.api.orchestrator_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_TRIALSTATE']._serialized_start=1406
-  _globals['_TRIALSTATE']._serialized_end=1503
+  _globals['_TRIALSTATE']._serialized_start=1884
+  _globals['_TRIALSTATE']._serialized_end=1981
   _globals['_TRIALSTARTREQUEST']._serialized_start=94
   _globals['_TRIALSTARTREQUEST']._serialized_end=207
   _globals['_TRIALSTARTREPLY']._serialized_start=209
@@ -40,31 +40,37 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_TRIALINFO']._serialized_start=469
   _globals['_TRIALINFO']._serialized_end=625
   _globals['_TRIALLISTREQUEST']._serialized_start=627
-  _globals['_TRIALLISTREQUEST']._serialized_end=682
-  _globals['_TRIALLISTENTRY']._serialized_start=684
-  _globals['_TRIALLISTENTRY']._serialized_end=792
-  _globals['_TRIALJOINREQUEST']._serialized_start=794
-  _globals['_TRIALJOINREQUEST']._serialized_end=893
-  _globals['_TRIALJOINREPLY']._serialized_start=896
-  _globals['_TRIALJOINREPLY']._serialized_end=1034
-  _globals['_TRIALHEARTBEATREQUEST']._serialized_start=1036
-  _globals['_TRIALHEARTBEATREQUEST']._serialized_end=1059
-  _globals['_TRIALHEARTBEATREPLY']._serialized_start=1061
-  _globals['_TRIALHEARTBEATREPLY']._serialized_end=1082
-  _globals['_TRIALACTIONREQUEST']._serialized_start=1084
-  _globals['_TRIALACTIONREQUEST']._serialized_end=1137
-  _globals['_TRIALACTIONREPLY']._serialized_start=1139
-  _globals['_TRIALACTIONREPLY']._serialized_end=1217
-  _globals['_TRIALREWARDREQUEST']._serialized_start=1219
-  _globals['_TRIALREWARDREQUEST']._serialized_end=1288
-  _globals['_TRIALREWARDREPLY']._serialized_start=1290
-  _globals['_TRIALREWARDREPLY']._serialized_end=1324
-  _globals['_TRIALMESSAGEREQUEST']._serialized_start=1326
-  _globals['_TRIALMESSAGEREQUEST']._serialized_end=1383
-  _globals['_TRIALMESSAGEREPLY']._serialized_start=1385
-  _globals['_TRIALMESSAGEREPLY']._serialized_end=1404
-  _globals['_TRIALLIFECYCLE']._serialized_start=1506
-  _globals['_TRIALLIFECYCLE']._serialized_end=1875
-  _globals['_CLIENTACTOR']._serialized_start=1878
-  _globals['_CLIENTACTOR']._serialized_end=2320
+  _globals['_TRIALLISTREQUEST']._serialized_end=706
+  _globals['_TRIALLISTENTRY']._serialized_start=709
+  _globals['_TRIALLISTENTRY']._serialized_end=857
+  _globals['_TRIALSREPORT']._serialized_start=860
+  _globals['_TRIALSREPORT']._serialized_end=1119
+  _globals['_TRIALSREPORT_COUNT']._serialized_start=1083
+  _globals['_TRIALSREPORT_COUNT']._serialized_end=1119
+  _globals['_TRIALPROGRESS']._serialized_start=1122
+  _globals['_TRIALPROGRESS']._serialized_end=1270
+  _globals['_TRIALJOINREQUEST']._serialized_start=1272
+  _globals['_TRIALJOINREQUEST']._serialized_end=1371
+  _globals['_TRIALJOINREPLY']._serialized_start=1374
+  _globals['_TRIALJOINREPLY']._serialized_end=1512
+  _globals['_TRIALHEARTBEATREQUEST']._serialized_start=1514
+  _globals['_TRIALHEARTBEATREQUEST']._serialized_end=1537
+  _globals['_TRIALHEARTBEATREPLY']._serialized_start=1539
+  _globals['_TRIALHEARTBEATREPLY']._serialized_end=1560
+  _globals['_TRIALACTIONREQUEST']._serialized_start=1562
+  _globals['_TRIALACTIONREQUEST']._serialized_end=1615
+  _globals['_TRIALACTIONREPLY']._serialized_start=1617
+  _globals['_TRIALACTIONREPLY']._serialized_end=1695
+  _globals['_TRIALREWARDREQUEST']._serialized_start=1697
+  _globals['_TRIALREWARDREQUEST']._serialized_end=1766
+  _globals['_TRIALREWARDREPLY']._serialized_start=1768
+  _globals['_TRIALREWARDREPLY']._serialized_end=1802
+  _globals['_TRIALMESSAGEREQUEST']._serialized_start=1804
+  _globals['_TRIALMESSAGEREQUEST']._serialized_end=1861
+  _globals['_TRIALMESSAGEREPLY']._serialized_start=1863
+  _globals['_TRIALMESSAGEREPLY']._serialized_end=1882
+  _globals['_TRIALLIFECYCLE']._serialized_start=1984
+  _globals['_TRIALLIFECYCLE']._serialized_end=2353
+  _globals['_CLIENTACTOR']._serialized_start=2356
+  _globals['_CLIENTACTOR']._serialized_end=2798
 # @@protoc_insertion_point(module_scope)

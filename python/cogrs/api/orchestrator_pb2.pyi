@@ -256,6 +256,11 @@ class TrialListRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FILTER_FIELD_NUMBER: _builtins.int
+    REPORT_PERIOD_FIELD_NUMBER: _builtins.int
+    report_period: _builtins.int
+    """Milliseconds between reports, from 500; 0 for no reports. Numbers from 1000 on are additions of
+    cogrs.
+    """
     @_builtins.property
     def filter(self) -> _containers.RepeatedScalarFieldContainer[Global___TrialState.ValueType]:
         """The states to tell about. An empty list stands for all of them."""
@@ -264,10 +269,11 @@ class TrialListRequest(_message.Message):
         self,
         *,
         filter: _abc.Iterable[Global___TrialState.ValueType] | None = ...,
+        report_period: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "report_period", b"report_period"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -275,7 +281,7 @@ Global___TrialListRequest: _TypeAlias = TrialListRequest  # noqa: Y015
 
 @_typing.final
 class TrialListEntry(_message.Message):
-    """One reply in the stream of `WatchTrials`."""
+    """One reply in the stream of `WatchTrials`: a change of state, or a report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -283,6 +289,7 @@ class TrialListEntry(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     END_REASON_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
     trial_id: _builtins.str
     """The trial."""
     state: Global___TrialState.ValueType
@@ -291,6 +298,10 @@ class TrialListEntry(_message.Message):
     """As of `TrialInfo`."""
     failed: _builtins.bool
     """As of `TrialInfo`."""
+    @_builtins.property
+    def report(self) -> Global___TrialsReport:
+        """A report, without the fields above; only if the request asked for reports."""
+
     def __init__(
         self,
         *,
@@ -298,14 +309,137 @@ class TrialListEntry(_message.Message):
         state: Global___TrialState.ValueType = ...,
         end_reason: _builtins.str = ...,
         failed: _builtins.bool = ...,
+        report: Global___TrialsReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_reason", b"end_reason", "failed", b"failed", "state", b"state", "trial_id", b"trial_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_reason", b"end_reason", "failed", b"failed", "report", b"report", "state", b"state", "trial_id", b"trial_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TrialListEntry: _TypeAlias = TrialListEntry  # noqa: Y015
+
+@_typing.final
+class TrialsReport(_message.Message):
+    """How an orchestrator and its trials fare. Counts are those since the orchestrator's start."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Count(_message.Message):
+        """A count by its name."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        COUNT_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        """What is counted."""
+        count: _builtins.int
+        """How many."""
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            count: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TRIALS_FIELD_NUMBER: _builtins.int
+    UNLISTED_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    CONCLUDED_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    TICKS_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    LOG_WAITING_FIELD_NUMBER: _builtins.int
+    LOG_LOST_FIELD_NUMBER: _builtins.int
+    unlisted: _builtins.int
+    """How many further trials have not ended."""
+    started: _builtins.int
+    """Trials that were registered."""
+    concluded: _builtins.int
+    """Trials that their environment ended."""
+    cut: _builtins.int
+    """Trials that ended for another reason."""
+    ticks: _builtins.int
+    """Observation sets after the first of their trial."""
+    log_waiting: _builtins.int
+    """Samples that wait for data logs."""
+    log_lost: _builtins.int
+    """Samples that data logs did not get."""
+    @_builtins.property
+    def trials(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrialProgress]:
+        """Trials that have not ended, the oldest first; no more than 500."""
+
+    @_builtins.property
+    def dropped(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrialsReport.Count]:
+        """Dropped rewards, messages and actions, and default actions, by kind."""
+
+    def __init__(
+        self,
+        *,
+        trials: _abc.Iterable[Global___TrialProgress] | None = ...,
+        unlisted: _builtins.int = ...,
+        started: _builtins.int = ...,
+        concluded: _builtins.int = ...,
+        cut: _builtins.int = ...,
+        ticks: _builtins.int = ...,
+        dropped: _abc.Iterable[Global___TrialsReport.Count] | None = ...,
+        log_waiting: _builtins.int = ...,
+        log_lost: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concluded", b"concluded", "cut", b"cut", "dropped", b"dropped", "log_lost", b"log_lost", "log_waiting", b"log_waiting", "started", b"started", "ticks", b"ticks", "trials", b"trials", "unlisted", b"unlisted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrialsReport: _TypeAlias = TrialsReport  # noqa: Y015
+
+@_typing.final
+class TrialProgress(_message.Message):
+    """How a trial that has not ended fares."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIAL_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    TICK_ID_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
+    WAITED_FIELD_NUMBER: _builtins.int
+    trial_id: _builtins.str
+    """The trial."""
+    state: Global___TrialState.ValueType
+    """Its state."""
+    tick_id: _builtins.int
+    """Its latest tick; -1 before the first one."""
+    waited: _builtins.int
+    """Milliseconds for which it has waited."""
+    @_builtins.property
+    def awaited(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrialsReport.Count]:
+        """The parties that it waits for: `environment`, and classes of actors, with how many."""
+
+    def __init__(
+        self,
+        *,
+        trial_id: _builtins.str = ...,
+        state: Global___TrialState.ValueType = ...,
+        tick_id: _builtins.int = ...,
+        awaited: _abc.Iterable[Global___TrialsReport.Count] | None = ...,
+        waited: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "state", b"state", "tick_id", b"tick_id", "trial_id", b"trial_id", "waited", b"waited"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrialProgress: _TypeAlias = TrialProgress  # noqa: Y015
 
 @_typing.final
 class TrialJoinRequest(_message.Message):

@@ -197,18 +197,10 @@ async def _play(
     from cogrs import orchestrator, sdk
     from cogrs.event_loop import handle_exception
     from cogrs.orchestrator.service.config import read_config
-    from cogrs.web import Page, Place, serve_page
+    from cogrs.web import Console, Page, Place, serve_page
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
     params = {"environment": {"endpoint": "local://environment"}, "actors": parts.actors}
-    page = Page(pages.hosts_of(given))
-    listener = serve_page(
-        page,
-        host=given.host,
-        port=given.port,
-        tls=pages.server_tls(given),
-        insecure=given.insecure,
-    )
     config = replace(read_config({"trial_params": params}), store=store)
     server = await orchestrator.serve(config, port=0, local=parts.local)
     where = f"127.0.0.1:{server.port}"
@@ -230,18 +222,30 @@ async def _play(
             leave=controller.terminate_trial,
             keep_late=None if keeper is None else partial(_keep_late, keeper, parts.player),
         )
+        console = Console(controller, where)
+        page = Page(pages.hosts_of(given), console=console)
         try:
+            listener = serve_page(
+                page,
+                host=given.host,
+                port=given.port,
+                tls=pages.server_tls(given),
+                insecure=given.insecure,
+            )
             async with listener:
                 host = given.public_host or ""
                 url = listener.url(page.invite(place), host)
                 spectator = listener.url(page.invite(place, "spectator"), host)
+                operator = listener.url(console.invite(), host, "console")
                 links = {
                     "url": url,
                     "spectator": spectator,
+                    "console": operator,
                     "port": listener.port,
                     "orchestrator": where,
                 }
-                pages.tell(given, links, [f"play     {url}", f"watch    {spectator}"])
+                lines = [f"play     {url}", f"watch    {spectator}", f"console  {operator}"]
+                pages.tell(given, links, lines)
                 if not given.no_browser:
                     await pages.open_browser(url)
                 return await pages.until_signal(stop)

@@ -112,13 +112,16 @@ async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int
         host = given.public_host or ""
         urls = [listener.url(page.invite(place, role), host) for place in places]
         spectator = listener.url(page.invite(places[0], "spectator"), host)
+        console = listener.url(page.console.invite(), host, "console")
         links = {
             "url": urls[0],
             "urls": urls,
             "spectator": spectator,
+            "console": console,
             "port": listener.port,
             "orchestrator": given.orchestrator,
         }
         lines = [*(f"play     {url}" for url in urls), f"watch    {spectator}"]
+        lines.append(f"console  {console}")
         pages.tell(given, links, lines)
         return await pages.until_signal(stop)

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from cogrs.sdk.codecs import read_array_message as read_array_message
     from cogrs.sdk.controller import StartedTrial as StartedTrial
     from cogrs.sdk.controller import TrialController as TrialController
-    from cogrs.sdk.controller import TrialEnd as TrialEnd
     from cogrs.sdk.controller import TrialFailedError as TrialFailedError
-    from cogrs.sdk.controller import TrialState as TrialState
     from cogrs.sdk.controller import run_trial as run_trial
     from cogrs.sdk.datalog import DatalogSink as DatalogSink
     from cogrs.sdk.datalog import LoggedTrial as LoggedTrial
@@ -63,6 +61,10 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Reward as Reward
     from cogrs.sdk.trial import Trial as Trial
     from cogrs.sdk.trial import step_of_reward as step_of_reward
+    from cogrs.sdk.trial_state import TrialEnd as TrialEnd
+    from cogrs.sdk.trial_state import TrialState as TrialState
+    from cogrs.sdk.trials_report import TrialProgress as TrialProgress
+    from cogrs.sdk.trials_report import TrialsReport as TrialsReport
 
 _MODULES = {
     "actor_session": "ActorEvent ActorSession",
@@ -71,7 +73,7 @@ _MODULES = {
     "client_session": "ClientSession",
     "codecs": "ArrayCodec BytesCodec Codec Codecs Decoded MessageCodec array_message "
     "read_array_message",
-    "controller": "run_trial StartedTrial TrialController TrialEnd TrialFailedError TrialState",
+    "controller": "run_trial StartedTrial TrialController TrialFailedError",
     "datalog": "DatalogSink LoggedTrial Sample",
     "datalog_jsonl": "JsonLinesSink",
     "datalog_parquet": "ParquetSink",
@@ -87,6 +89,8 @@ _MODULES = {
     "space": "SpaceCodec",
     "trial": "ENVIRONMENT NOW Actor Final Message Observation ReceivedMessage ReceivedReward "
     "Reward Trial step_of_reward",
+    "trial_state": "TrialEnd TrialState",
+    "trials_report": "TrialProgress TrialsReport",
 }
 """The names that each module has for users; a module is imported when one of them is used."""
 

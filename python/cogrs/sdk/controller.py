@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -21,11 +20,14 @@ from cogrs.api.json_message import fill_message
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.escape import escaped
 from cogrs.event_loop import AsyncCloseable
+from cogrs.limits import LEAST_REPORT_PERIOD
 from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_errors import RemoteCallError, raising_remote_errors
+from cogrs.sdk.trial_state import TrialEnd, TrialState
+from cogrs.sdk.trials_report import read_report
 from cogrs.sdk.wire import actors_of
-from cogrs.validation import check_header, check_kind, check_text, check_timeout
+from cogrs.validation import check_header, check_kind, check_seconds, check_text, check_timeout
 from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:
@@ -35,24 +37,20 @@ if TYPE_CHECKING:
     from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleAsyncStub
     from cogrs.sdk.connection import Metadata
     from cogrs.sdk.trial import Actor
+    from cogrs.sdk.trials_report import TrialsReport
     from cogrs.tls import ClientTls
 
     Params: TypeAlias = common_pb2.TrialParams | Mapping[str, Any]
 
 
+_LEAST_PERIOD, _MOST_PERIOD = LEAST_REPORT_PERIOD / 1000, 1e6
+"""Seconds between reports."""
+
+_MOST_ENDED = 1000
+"""Ended trials that wait for a report, the latest ones."""
+
 _FAREWELL = 0.8
 """Seconds for the request to end a trial that is left early."""
-
-
-class TrialState(IntEnum):
-    """The state of a trial; states come in this order."""
-
-    UNKNOWN = 0
-    INITIALIZING = 1
-    PENDING = 2
-    RUNNING = 3
-    TERMINATING = 4
-    ENDED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +67,6 @@ class StartedTrial:
     id: str
     actors: tuple[Actor, ...]
     end_reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialEnd:
-    """How a trial ends.
-
-    Attributes:
-        reason: Why, as in the orchestrator's log; "" where that is not known any more, and from
-            orchestrators that do not give it.
-        failed: Whether it failed: it could not start, an environment or actor raised or was lost,
-            nothing was received for `max_inactivity`, or the orchestrator has a fault. Not
-            failures: the environment's final update, `terminate_trial`, `max_steps`, and the end
-            of the orchestrator. The first reason counts: an environment that raises in `end` after
-            one of these is only logged.
-    """
-
-    reason: str = ""
-    failed: bool = False
 
 
 class TrialFailedError(RuntimeError):
@@ -242,6 +222,38 @@ class TrialController(AsyncCloseable):
             with raising_remote_errors(self._endpoint):
                 async for entry in call:
                     yield entry.trial_id, TrialState(entry.state)
+        finally:
+            call.cancel()
+
+    async def watch_reports(self, period: float = 1.0) -> AsyncIterator[TrialsReport]:
+        """Yield how the orchestrator and its trials fare, at once and then every `period` seconds.
+
+        Orchestrators of other makes, and older ones, send no reports.
+
+        Args:
+            period: Seconds, from 0.5.
+
+        Raises:
+            TypeError, ValueError: `period` is not such a number.
+        """
+        check_seconds("period", period)
+        if period < _LEAST_PERIOD:
+            raise ValueError(f"period: expected at least {_LEAST_PERIOD} s, got {period!r}")
+        request = pb.TrialListRequest(
+            filter=[pb.TrialState.ENDED], report_period=round(1000 * min(period, _MOST_PERIOD))
+        )
+        call = self._stub.WatchTrials(request, metadata=self._who)
+        ended: dict[str, TrialEnd] = {}
+        try:
+            with raising_remote_errors(self._endpoint):
+                async for entry in call:
+                    if entry.HasField("report"):
+                        yield read_report(entry.report, ended)
+                        ended = {}
+                    else:
+                        ended[entry.trial_id] = _end(entry)
+                        if len(ended) > _MOST_ENDED:
+                            del ended[next(iter(ended))]
         finally:
             call.cancel()
 

@@ -131,8 +131,13 @@ def read_columns(path: Path, columns: Sequence[str]) -> tuple[LoggedTrial, list[
 
     Texts and bytes may be dictionaries. Limits and errors are those of `read_parquet`.
     """
-    parquet = _pyarrow("pyarrow.parquet")
-    with _arrow_errors(path), closing(parquet.ParquetFile(path)) as file:
+    parquet, pyarrow = _pyarrow("pyarrow.parquet"), _pyarrow("pyarrow")
+    source: Any = path
+    if path.stat().st_size <= _ROWS_BYTES:
+        # One read: Parquet asks for a small file in dozens of pieces.
+        source = pyarrow.BufferReader(path.read_bytes())
+    opened = parquet.ParquetFile
+    with _arrow_errors(path), closing(opened(source, pre_buffer=False)) as file:
         trial = _checked_trial(path, file)
         if _spread_at_most(file.metadata) <= _ROWS_BYTES:
             batches = file.iter_batches(_ROW_GROUP, columns=columns, use_threads=False)

@@ -80,7 +80,6 @@ class RowCommitter:
                 rows = self._rows[:_TOGETHER]
             if not rows:
                 return
-            refused: list[TrialRecord] = []
             try:
                 refused = self._index.add(rows)
             except outages as error:
@@ -92,26 +91,27 @@ class RowCommitter:
                 self._sleep(_PAUSE)
                 continue
             except Exception:  # of a value that no row can hold: other rows go on
-                self._add_apart(rows)
+                refused = self._add_apart(rows)
             if broken:
                 _log.warning("%s: can be written again", self._index.name)
                 broken = False
             with self._changed:
                 del self._rows[: len(rows)]
             self._committed(rows)
-            if refused:
-                self._refused(refused)
+            self._refused(refused)
             if len(rows) < _TOGETHER:
                 self._sleep(self._pause)
 
-    def _add_apart(self, rows: list[TrialRecord]) -> None:
-        """Write rows one by one, without those that cannot be written."""
+    def _add_apart(self, rows: list[TrialRecord]) -> list[TrialRecord]:
+        """Write rows one by one, without those that cannot be written; return those refused."""
+        refused: list[TrialRecord] = []
         for row in rows:
             try:
-                self._index.add([row])
+                refused += self._index.add([row])
             except Exception:
                 self.dropped += 1
                 _log.exception("trial %s: its row cannot be written", row.trial_id)
+        return refused
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, but not while there is no time left."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cogrs.web.asgi import app as app
+    from cogrs.web.console import Console as Console
     from cogrs.web.controls import Controls as Controls
     from cogrs.web.game import Game as Game
     from cogrs.web.game import game_of as game_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "asgi": "app",
+    "console": "Console",
     "controls": "Controls",
     "game": "Game game_of",
     "page": "Page",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cogrs.sdk import ClientActor
+from cogrs.sdk import ClientActor, TrialController
 from cogrs.validation import check_text
+from cogrs.web.console import Console
 from cogrs.web.page import Page
 from cogrs.web.place import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.applications import Starlette
 
@@ -31,11 +32,13 @@ def app(
     patience: float = 30.0,
     tls: ClientTls | None = None,
     token: str | None = None,
+    replays: Mapping[str, Any] | None = None,
 ) -> Starlette:
     """Return an ASGI app by which people take places in an orchestrator's trials.
 
     Its `state.page` is a `Page` and `state.places` are its places: `page.invite(place)` returns the
-    token for a link, `page.invite(place, "spectator")` one for people who only watch.
+    token for a link, `page.invite(place, "spectator")` one for people who only watch, and
+    `page.console.invite()` one for operators, whose page is at `/console`.
 
     Args:
         orchestrator: `host:port` of the orchestrator.
@@ -50,6 +53,8 @@ def app(
             the orchestrator's `reconnect_window`.
         tls: Certificates, where the orchestrator has one.
         token: Shown to the orchestrator, where it asks for one.
+        replays: Replay servers or memories of this process by name, whose `stats()` the console
+            shows.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value; a name and a class, or
@@ -61,7 +66,9 @@ def app(
         raise ValueError(
             f"actor_class, actor_name: expected one of them, got {actor_class!r} and {actor_name!r}"
         )
-    page = Page(hosts)
+    controller = TrialController(orchestrator, tls=tls, token=token)
+    page = Page(hosts, console=Console(controller, orchestrator, replays))
+    page.add_closer(controller.close)
 
     def place() -> Place:
         client = ClientActor(orchestrator, reconnect=patience, tls=tls, token=token)

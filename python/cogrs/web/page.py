@@ -13,6 +13,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from cogrs.limits import WEB_CONNECTIONS
 from cogrs.web.connection import Connection
+from cogrs.web.console_connection import ConsoleConnection
 from cogrs.web.origin import Origin
 from cogrs.web.seats import Seats
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.websockets import WebSocket
 
+    from cogrs.web.console import Console
     from cogrs.web.place import Place
     from cogrs.web.seats import Role
 
@@ -29,6 +31,12 @@ _FILES = {
     "/": ("page.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
     "/page.css": ("page.css", "text/css"),
+}
+
+_CONSOLE_FILES = {
+    "/console": ("console.html", "text/html"),
+    "/console.js": ("console.js", "text/javascript"),
+    "/console.css": ("console.css", "text/css"),
 }
 
 _HEADERS = {
@@ -48,21 +56,29 @@ class Page:
 
     Attributes:
         app: The ASGI app. It may be mounted in another one.
+        console: What operators see at `/console`; None for no such page.
     """
 
-    def __init__(self, hosts: Sequence[str] = ()) -> None:
+    def __init__(self, hosts: Sequence[str] = (), *, console: Console | None = None) -> None:
         """Create a page without places.
 
         Args:
             hosts: Names under which browsers may reach it, besides those of the loopback.
+            console: What operators see at `/console`; None for no such page.
         """
+        self.console = console
         self.seats = Seats()
         self._origin = Origin(hosts)
         self._connections: set[Connection] = set()
         self._running: dict[Place, asyncio.Task[None]] = {}
         self._closers: list[Callable[[], Awaitable[Any]]] = []
-        routes = [Route(path, self._send_file) for path in _FILES]
-        self.app = Starlette(routes=[*routes, WebSocketRoute("/ws", self._connect)])
+        sockets = [WebSocketRoute("/ws", self._connect)]
+        self._files = dict(_FILES)
+        if console is not None:
+            self._files |= _CONSOLE_FILES
+            sockets.append(WebSocketRoute("/console/ws", self._connect_console))
+        routes = [Route(path, self._send_file) for path in self._files]
+        self.app = Starlette(routes=[*routes, *sockets])
         self.app.state.page = self
 
     def invite(self, place: Place, role: Role = "player") -> str:
@@ -95,13 +111,21 @@ class Page:
     async def _send_file(self, request: Request) -> Response:
         if (fault := self._origin.find_fault(request)) is not None:
             return PlainTextResponse(fault, 403, _HEADERS)
-        name, kind = _FILES[request.scope["path"].removeprefix(request.scope["root_path"]) or "/"]
+        name, kind = self._files[
+            request.scope["path"].removeprefix(request.scope["root_path"]) or "/"
+        ]
         content = (files("cogrs.web") / "static" / name).read_bytes()
         return Response(content, media_type=f"{kind}; charset=utf-8", headers=_HEADERS)
 
     async def _connect(self, socket: WebSocket) -> None:
+        await self._serve(Connection(socket, self.seats, self.start), socket)
+
+    async def _connect_console(self, socket: WebSocket) -> None:
+        assert self.console is not None
+        await self._serve(ConsoleConnection(socket, self.console), socket)
+
+    async def _serve(self, connection: Connection, socket: WebSocket) -> None:
         fault = self._origin.find_fault(socket)
-        connection = Connection(socket, self.seats, self.start)
         if fault is not None:
             await socket.close(1008, fault)
             return

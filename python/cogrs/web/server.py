@@ -91,10 +91,10 @@ class PageServer:
         self._server = _Quiet(config)
         self._serving: asyncio.Task[None] | None = None
 
-    def url(self, token: str, host: str = "") -> str:
-        """Return the link with a token."""
+    def url(self, token: str, host: str = "", path: str = "") -> str:
+        """Return the link with a token; of the page at `path`, such as `console`."""
         scheme = "https" if self._secure else "http"
-        return f"{scheme}://{host or self._host}:{self.port}/#{token}"
+        return f"{scheme}://{host or self._host}:{self.port}/{path}#{token}"
 
     async def __aenter__(self) -> Self:
         """Serve; return once it answers.

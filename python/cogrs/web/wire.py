@@ -18,7 +18,7 @@ PNG, JPEG = 1, 2
 
 _HEADER = struct.Struct(">BQ")
 
-TEXT, NUMBER, INTEGER, FLAG, TEXTS, INTEGERS, VALUE, OBJECT = (
+TEXT, NUMBER, INTEGER, FLAG, TEXTS, INTEGERS, VALUE, OBJECT, OBJECTS = (
     "text",
     "number",
     "integer",
@@ -27,6 +27,7 @@ TEXT, NUMBER, INTEGER, FLAG, TEXTS, INTEGERS, VALUE, OBJECT = (
     "integers",
     "value",
     "object",
+    "objects",
 )
 
 _LONGEST_TEXT = 200
@@ -99,6 +100,11 @@ UP: Final = (
     Kind("pause", "Stop the ticks, or let them go on", (Field("on", FLAG, "", required=True),)),
     Kind("leave", "Leave the place for good"),
     Kind("ping", "Ask for an `ack`", (Field("id", INTEGER, "returned by the `ack`"),)),
+    Kind(
+        "terminate",
+        "Of the console: ask for the end of a trial; answered by `ack`",
+        (Field("trial", TEXT, "the trial's id", required=True),),
+    ),
 )
 """What a page sends."""
 
@@ -125,7 +131,13 @@ DOWN: Final = (
         "state",
         "Say how the place fares",
         (
-            Field("state", TEXT, "`waiting`, `playing`, `paused`, `ended` or `elsewhere`", True),
+            Field(
+                "state",
+                TEXT,
+                "`waiting`, `playing`, `paused`, `ended` or `elsewhere`; in the console `waiting` "
+                "or `connected`",
+                required=True,
+            ),
             Field("reason", TEXT, "why, in words; may be empty"),
             Field("trial", TEXT, "id of the trial; empty before the first one"),
             Field("score", NUMBER, "sum of the rewards of this trial, without own judgements"),
@@ -144,7 +156,7 @@ DOWN: Final = (
     ),
     Kind(
         "ack",
-        "Answer `feedback`, `ping` and a refused `action`",
+        "Answer `feedback`, `ping`, `terminate` and a refused `action`",
         (
             Field("of", TEXT, "type of the message", required=True),
             Field("id", INTEGER, "of the judgement that was recorded or taken back, or the ping"),
@@ -154,6 +166,31 @@ DOWN: Final = (
             Field("value", NUMBER, "the value that was recorded"),
             Field("undone", FLAG, "whether the judgement was taken back"),
             Field("stored", FLAG, "whether the trial, or what stored its steps, took it"),
+        ),
+    ),
+    Kind(
+        "console",
+        "Answer `join` of the console",
+        (Field("title", TEXT, "the orchestrator", required=True),),
+    ),
+    Kind(
+        "report",
+        "Say how an orchestrator and its trials fare; the console gets one per second",
+        (
+            Field(
+                "trials",
+                OBJECTS,
+                "that have not ended, the oldest first: `id`, `state`, `tick` (-1 before the first "
+                "one), `rate` (ticks per second, or null), `awaited` (how many of each party) and "
+                "`waited` (seconds)",
+                required=True,
+            ),
+            Field("unlisted", INTEGER, "further trials that have not ended", required=True),
+            Field("ended", OBJECTS, "the latest ended trials: `id`, `reason`, `failed`"),
+            Field("counts", OBJECT, "since the start of the orchestrator, by name"),
+            Field("dropped", OBJECT, "what was dropped since then, and how often"),
+            Field("replays", OBJECTS, "replay servers: `name`, `figures` by name, `fault`"),
+            Field("charts", OBJECT, "values to draw over time, by name; null for unknown ones"),
         ),
     ),
 )
@@ -230,6 +267,8 @@ def _fits(kind: str, value: Any, *, own: bool) -> bool:
         return few and all(map(_is_integer, value))
     if kind == OBJECT:
         return isinstance(value, dict)
+    if kind == OBJECTS:
+        return isinstance(value, list) and all(isinstance(each, dict) for each in value)
     if isinstance(value, list):
         return len(value) <= _MOST_PARTS and all(map(_is_number, value))
     return value is None or _is_number(value)

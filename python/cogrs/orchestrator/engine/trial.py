@@ -72,7 +72,6 @@ class Trial(TrialRecord):
         self._start_request = AgentStartRequest(actors_in_trial=actors_in_trial(params))
         self.actors_in_trial = self._start_request.actors_in_trial
         self._phase = Phase.STARTING
-        self._tick = -1
         self._dispatched = 0.0
         self._steps = 0
         self._snapshot = False
@@ -178,9 +177,9 @@ class Trial(TrialRecord):
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and the rewards and messages due with it, to all actors."""
         now = self._clock.now()
-        if self._tick >= 0:
+        if self.tick >= 0:
             self.context.metrics.add_tick(now - self._dispatched)
-        self._dispatched = now
+        self._dispatched = self.since = now
         self._number(observations)
         self._phase = Phase.ACTORS
         self._pending.open()
@@ -191,19 +190,19 @@ class Trial(TrialRecord):
 
     def _number(self, observations: ObservationSet, *, final: bool = False) -> None:
         """Give a set its tick, and a time if it has none."""
-        self._tick += 1
+        self.tick += 1
         told = observations.tick_id
-        if told not in (0, self._tick) and not (final and told == self._tick - 1):
+        if told not in (0, self.tick) and not (final and told == self.tick - 1):
             self.counts["wrong ticks"] += 1
             if self.counts["wrong ticks"] == 1:
                 what = "trial %s: environment: expected tick %d, got %d; the given tick is ignored"
-                self._log.warning(what, self.id, self._tick, told)
-        observations.tick_id = self._tick
+                self._log.warning(what, self.id, self.tick, told)
+        observations.tick_id = self.tick
         observations.timestamp = observations.timestamp or self._clock.wall_ns()
         self.latest = observations
 
     def _periods(self, *, final: bool) -> list[ActorPeriodData]:
-        return [self._router.take(actor.name, self._tick, final=final) for actor in self.actors]
+        return [self._router.take(actor.name, self.tick, final=final) for actor in self.actors]
 
     def actor_acted(self, actor: Actor, action: bytes) -> None:
         """Keep the action of an actor; the first of a tick counts."""
@@ -249,13 +248,13 @@ class Trial(TrialRecord):
         if limit and self._steps == limit:
             self.end(f"max_steps: {limit} steps are done")
             return
-        self._phase = Phase.ENVIRONMENT
+        self._phase, self.since = Phase.ENVIRONMENT, self._clock.now()
         self._steps += 1
         self._environment.act(*self._take_actions())
 
     def _take_actions(self) -> tuple[list[Message], EnvActionRequest]:
         actions = self._pending.close() if self.actors else []
-        messages = self._router.take_for_environment(max(self._tick, 0))
+        messages = self._router.take_for_environment(max(self.tick, 0))
         self._log_recorder.add_actions(actions, messages, self._pending.stood_in)
         request = EnvActionRequest()
         request.action_set.actions.extend(actions)
@@ -396,7 +395,7 @@ class Trial(TrialRecord):
         if observations is not None:
             self._number(observations, final=True)
         else:
-            self._tick += 1
+            self.tick += 1
         periods = self._periods(final=True)
         if replied:
             self._log_recorder.begin_sample(observations, periods)

@@ -54,6 +54,8 @@ class TrialRecord:
     """Name and class of each actor; not to be changed."""
     latest: ObservationSet | None = None
     """The latest observations."""
+    tick = -1
+    """The tick of these; -1 before the first ones."""
     _concluded = False
 
     def __init__(
@@ -72,6 +74,8 @@ class TrialRecord:
         self.context = context
         self.report = report
         self.state = State.INITIALIZING
+        self.since = context.clock.now()
+        """When the wait for those that are awaited began."""
         self.end_reason = ""
         self.public_reason = ""
         """The reason as clients are told it."""
@@ -120,7 +124,7 @@ class TrialRecord:
 
     def _enter(self, state: State) -> None:
         check_step(self.state, state)
-        self.state = state
+        self.state, self.since = state, self.context.clock.now()
         if state is State.ENDED:
             self.context.metrics.add_end(self.counts, concluded=self._concluded)
         self.report(self)

@@ -20,7 +20,8 @@ from cogrs.orchestrator.service.context import (
     find_metadata,
     required_metadata,
 )
-from cogrs.orchestrator.service.waker import SharedWaker, WakeQueue, Waker
+from cogrs.orchestrator.service.report import ReportSchedule
+from cogrs.orchestrator.service.waker import SharedWaker, WakeQueue
 
 if TYPE_CHECKING:
     from cogrs.api.orchestrator_pb2 import (
@@ -31,18 +32,20 @@ if TYPE_CHECKING:
         TrialStartRequest,
     )
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
-    from cogrs.orchestrator.engine.trial_registry import TrialWatcher
+    from cogrs.orchestrator.engine.trial_registry import StateChange
     from cogrs.orchestrator.service.context import Context
+    from cogrs.orchestrator.service.report import Reporter
     from cogrs.orchestrator.service.throttle import Throttle
 
 
 class LifecycleService(TrialLifecycleServicer):
     """Starts, ends and watches trials."""
 
-    def __init__(self, orchestrator: Orchestrator, throttle: Throttle) -> None:
+    def __init__(self, orchestrator: Orchestrator, throttle: Throttle, reporter: Reporter) -> None:
         """Create the service of an orchestrator."""
         self._orchestrator = orchestrator
         self._throttle = throttle
+        self._reporter = reporter
         self._queue = WakeQueue()
 
     @abort_on_error
@@ -77,16 +80,24 @@ class LifecycleService(TrialLifecycleServicer):
     async def WatchTrials(  # type: ignore[override]  # noqa: N802
         self, request: TrialListRequest, context: Context
     ) -> None:
-        """Stream the states of trials, and their changes."""
+        """Stream the states of trials, their changes, and reports."""
         waker = SharedWaker(self._queue)
+        schedule = ReportSchedule(request.report_period, waker.wake)
         watcher = None
         try:
             watcher = self._orchestrator.watch(waker, _states(request))
             del request  # it may be large, and a watch long
             # A client that has it knows that no change will be missed.
             await context.send_initial_metadata(())
-            await _write_changes(watcher, waker, context)
+            while True:
+                if (change := watcher.take()) is not None:
+                    await context.write(_entry(change))
+                elif schedule.is_due():
+                    await context.write(TrialListEntry(report=self._reporter.take()))
+                else:
+                    await waker.wait()
         finally:
+            schedule.stop()
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)
 
@@ -104,17 +115,10 @@ def _states(request: TrialListRequest) -> list[State]:
         raise InvalidError(f"filter: {error}") from error
 
 
-async def _write_changes(watcher: TrialWatcher, waker: Waker, context: Context) -> None:
-    while True:
-        change = watcher.take()
-        if change is None:
-            await waker.wait()
-            continue
-        await context.write(
-            TrialListEntry(
-                trial_id=change.trial_id,
-                state=TrialState.Value(change.state.name),
-                end_reason=change.end_reason,
-                failed=change.failed,
-            )
-        )
+def _entry(change: StateChange) -> TrialListEntry:
+    return TrialListEntry(
+        trial_id=change.trial_id,
+        state=TrialState.Value(change.state.name),
+        end_reason=change.end_reason,
+        failed=change.failed,
+    )

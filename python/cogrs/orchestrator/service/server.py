@@ -34,6 +34,7 @@ from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
 from cogrs.orchestrator.service.config import Config, read_config
 from cogrs.orchestrator.service.lifecycle import LifecycleService
+from cogrs.orchestrator.service.report import Reporter
 from cogrs.orchestrator.service.request_decoding import DecodingInterceptor
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.standard_services import Health, add_reflection
@@ -162,7 +163,8 @@ class Server(AsyncCloseable):
             apart = actor_port is not None
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
-            lifecycle = LifecycleService(self._orchestrator, self._throttle)
+            reporter = Reporter(self._orchestrator, self._links)
+            lifecycle = LifecycleService(self._orchestrator, self._throttle, reporter)
             add_TrialLifecycleServicer_to_server(lifecycle, main)
             clients = ClientActorService(self._orchestrator, self._access, self._throttle)
             add_ClientActorServicer_to_server(clients, other)

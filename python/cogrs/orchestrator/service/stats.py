@@ -52,7 +52,7 @@ def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorSt
         states[trial.state.name] += 1
         awaited.update(trial.awaited())
     metrics = orchestrator.metrics
-    logs: list[Any] = [links.logs] if links.store is None else [links.logs, links.store]
+    logs = logs_of(links)
     return OrchestratorStats(
         trials=dict(states),
         awaited=dict(awaited),
@@ -67,3 +67,8 @@ def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorSt
         log_waiting_bytes=sum(each.waiting_bytes for each in logs),
         log_lost=sum(each.lost for each in logs),
     )
+
+
+def logs_of(links: LinkFactory) -> list[Any]:
+    """Return the logs that samples may wait for."""
+    return [links.logs] if links.store is None else [links.logs, links.store]
