@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from cogrs.store import TrialFilter, open_store
 from tests.commands.command import script
 from tests.program import program
 from tests.web.browser import browser, needs_browser
-from tests.web.test_commands import ROOT, started, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for a store, beside a module with games and a policy."""
     (tmp_path / "walks.py").write_text(GAME)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", __file__.rpartition("/tests/")[0])
     return tmp_path / "trials"
 
 
@@ -57,8 +57,11 @@ def play(folder: Path, *arguments: str) -> Iterator[dict[str, Any]]:
     """Run `cogrs play` with a store; yield its line of JSON. Ctrl-C ends it."""
     given = ("--no-browser", "--json", "--store", str(folder))
     with program(script("play", *arguments, *given)) as process:
-        yield started(process)
-        assert stopped(process) == 130
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        yield json.loads(line)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
 
 
 class Player:
