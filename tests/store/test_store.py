@@ -187,7 +187,7 @@ def test_postgres_without_psycopg_names_the_package_to_install(folder, monkeypat
 
 
 def test_removal_during_a_late_reward_leaves_neither_row_nor_file(store, tmp_path, folder):
-    """Removals and late rewards of the same trials take turns, whoever comes first."""
+    """Removals and late rewards of the same trials take turns, in any order."""
     names = [f"t{number}" for number in range(20)]
     stored(store, tmp_path, *names)
     ready = threading.Barrier(2)
@@ -209,7 +209,7 @@ def test_removal_during_a_late_reward_leaves_neither_row_nor_file(store, tmp_pat
     assert list(folder.glob("trials/*/0*/*")) == []
 
 
-def test_removal_that_fails_leaves_the_files_where_they_were(store, tmp_path, monkeypatch):
+def test_failed_removal_leaves_files_in_place(store, tmp_path, monkeypatch):
     stored(store, tmp_path, "t0", "t1")
 
     def fail(*_: object) -> None:

@@ -64,7 +64,7 @@ def verify(folder: Path, index: TrialIndex, *, mend: bool) -> Iterator[Finding]:
         known.add(record.trial_id)
         finding = _check(folder, record)
         if finding is not None and not index.has(record):
-            # Removed, or rewarded late, after its row was read: there is a newer row, or none.
+            # Removed, or rewarded late, after its row was read: the row is newer or gone.
             continue
         if finding is not None:
             yield _mend(folder, index, finding, record) if mend else finding

@@ -122,18 +122,20 @@ class LinkFactory:
         component, _ = self._reach(text, endpoint, RemoteHook)
         return HookLink(text, component, self._settings.hook_timeout)
 
-    async def close(self, grace: float = 0.0) -> None:
+    async def close(self, grace: float = 0.0, store_grace: float = 0.0) -> None:
         """Cancel what is under way, stop local components, and close all channels.
 
         In `grace` seconds data logs take the samples of ended trials, then local components stop.
+        A store, which loses what it cannot write, has `store_grace` seconds.
         """
-        until = time.monotonic() + grace
+        begun = time.monotonic()
+        until = begun + grace
         if grace and self.logs.closing:
             await asyncio.wait(self.logs.closing, timeout=grace)
         self._tasks.cancel()
         await self._stop_components(max(until - time.monotonic(), 0.0))
         await self._tasks.close()
-        await self._close_store(max(until - time.monotonic(), _STORE))
+        await self._close_store(max(begun + store_grace - time.monotonic(), _STORE))
         await self._channels.close()
 
     async def _close_store(self, seconds: float) -> None:

@@ -242,7 +242,7 @@ class Server(AsyncCloseable):
             return min(max(until - time.monotonic(), _LEAST), grace, _FAREWELL)
 
         async with stopping(self._servers, left()):
-            await self._links.close(left())
+            await self._links.close(left(), min(until - time.monotonic(), grace))
         self._stopped.set()
 
     async def _wait_idle(self, seconds: float) -> None:
