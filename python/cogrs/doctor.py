@@ -23,7 +23,7 @@ _OPEN_FILES = 1024
 _SHARED_MEMORY = 1 << 30
 _OPTIONAL = ("torch", "jax", "gymnasium", "pettingzoo", "uvloop")
 """Packages that cogrs works with, beside those of its extras."""
-_EXTRA_OF = {"gymnasium": "demo"}
+_EXTRA_OF = {"gymnasium": "demo", "pillow": "web"}
 """The extra to install for a package that is in several."""
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy")
 
