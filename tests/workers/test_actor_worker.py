@@ -286,6 +286,20 @@ async def test_lost_orchestrator_leaves_no_partial_episode():
         assert len(on.episodes()) == 1
 
 
+def test_agents_that_are_lost_before_the_start_or_after_the_end_raise_nothing():
+    with (
+        world.made_server() as server,
+        network.connected(server, 12) as client,
+        ActorWorker(client, world.decide) as worker,
+    ):
+        worker.agent().lost()
+        started = worker.agent()
+        started.start(sdk.Trial("t", (sdk.Actor("a0", "player"),), "a0"))
+        started.lost()
+        started.lost()
+        assert worker.memory.num_entry == 0
+
+
 @on_loop
 async def test_policy_that_raises_fails_only_its_own_trials(caplog):
     def policy(states):

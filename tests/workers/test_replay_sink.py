@@ -191,6 +191,31 @@ def test_interrupted_log_leaves_no_partial_episode(broken: bool) -> None:
     assert rem.num_entry == (0 if broken else 4)
 
 
+@pytest.mark.parametrize("agent_failed", [True, False])
+def test_loss_after_an_actor_is_finished_keeps_its_episode(agent_failed: bool) -> None:
+    rem = world.memory()
+    sink = ReplaySink(rem)
+    sink.lost()
+    sink.start(sdk.LoggedTrial("t", (sdk.Actor("a", "p"), sdk.Actor("b", "p")), Config().params))
+
+    async def feed() -> None:
+        for tick in range(4):
+            state = np.array([1, 0, tick], np.float32)
+            seen = {
+                "a": sdk.Observation(tick, state, terminated=tick == 2),
+                "b": sdk.Observation(tick, state),
+            }
+            await sink.sample(sdk.Sample(tick, seen, dict.fromkeys("ab", np.int64(0))))
+        if agent_failed:
+            reason = "actor 'a' at 127.0.0.1:9: it raised an error"
+            await sink.sample(sdk.Sample(4, seen, end_reason=reason))
+
+    asyncio.run(feed())
+    sink.lost()
+    assert rem.num_entry == rem.total_steps + rem.num_episode()
+    assert (rem.num_episode(), sink.episodes) == (1 + agent_failed, 1 + agent_failed)
+
+
 def write_log(folder: Path, name: str, width: int = 3) -> Path:
     """A log of one episode of three steps."""
     sink = sdk.JsonLinesSink(folder)

@@ -82,7 +82,7 @@ class Player(Agent):
         self._latest: Observation | None = None
         self._decision: Mapping[str, Any] | None = None
         self._reward = 0.0
-        self._begun = self._finished = False
+        self._begun = self._finished = self._is_open = False
         self._idle: Any = np.zeros_like(host.memory.action_buf)
         self.total_reward = 0.0
         """Sum of the rewards of all steps."""
@@ -102,6 +102,7 @@ class Player(Agent):
         self._trial = trial
         self._actor = trial.actor_names.index(trial.name)
         self._writer.new_episode()
+        self._is_open = True
 
     async def act(self, observation: Observation) -> Any:
         """Store the previous step, and ask the policy."""
@@ -169,18 +170,20 @@ class Player(Agent):
             # Otherwise the result of the last action is not known, or there was no action.
             await self._finish(last)
         except BaseException:
-            self._writer.abort_episode()
+            self.lost()
             raise
 
     def lost(self) -> None:
-        """Drop the episode."""
-        self._writer.abort_episode()
+        """Drop the episode, unless it is closed or was never opened."""
+        if self._is_open:
+            self._is_open = False
+            self._writer.abort_episode()
 
     async def _finish(self, last: Observation | None) -> None:
         """Close the episode, or drop it if it has no step."""
         self._finished = True
         if last is None or not self._ids:
-            self._writer.abort_episode()
+            self.lost()
             return
         bootstrap = None
         if not last.terminated:
@@ -189,6 +192,7 @@ class Player(Agent):
         self._writer.close_episode(
             bootstrap_value=bootstrap, final_state=last.value, final_info=info
         )
+        self._is_open = False
         self._host.closed(self)
 
     def _store(self) -> None:
