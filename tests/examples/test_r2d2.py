@@ -30,7 +30,7 @@ def test_example_remembers_the_cue_of_a_short_corridor():
 def test_variants_are_trained_in_turn_and_drawn_in_one_plot(tmp_path):
     curves = tmp_path / "curves.png"
     variants = ["zero-state", "feedforward"]
-    options = ["--max-steps", "17000", "--plot", str(curves), "--variants", *variants]
+    options = ["--max-steps", "6000", "--plot", str(curves), "--variants", *variants]
     with example("r2d2", "--length", "3", *options) as process:
         code, out, err = finish(process)
     assert code == 1, err

@@ -144,15 +144,13 @@ def test_n_step_rows_equal_the_rows_of_the_buffer_of_stable_baselines3(
     for step in rollout(500, num_envs, end=0.01):
         ours.add(*step)
         other.add(*step)
-    drawn, found = ours.sample(20_000), {}
-    for row in zip(*(part.numpy() for part in drawn), strict=True):
-        found[row[0].tobytes()] = row
+    drawn = [part.numpy() for part in ours.sample(20_000)]
+    found = {state.tobytes(): row for row, state in enumerate(drawn[0])}
     assert len(found) == 500 * num_envs
-    expected = other._get_samples(np.arange(500).repeat(8))
-    for row in zip(*(part.numpy() for part in expected), strict=True):
-        ours_row = found[row[0].tobytes()]
-        for part, like in zip(ours_row, row, strict=True):
-            np.testing.assert_allclose(part, like, rtol=1e-5, atol=1e-6)
+    expected = [part.numpy() for part in other._get_samples(np.arange(500).repeat(8))]
+    rows = [found[state.tobytes()] for state in expected[0]]
+    for part, like in zip(drawn, expected, strict=True):
+        np.testing.assert_allclose(part[rows], like, rtol=1e-5, atol=1e-6)
 
 
 @given(
