@@ -46,7 +46,7 @@ def test_zero_seconds_end_the_run_at_once():
     assert out.splitlines()[-1].startswith("Goal not reached")
 
 
-@pytest.mark.parametrize("option", ["--seed", "--length", "--variants"])
+@pytest.mark.parametrize("option", ["--seed", "--variants"])
 def test_wrong_arguments_are_named_and_return_2(option):
     with example("r2d2", option, "-1") as process:
         code, out, err = finish(process)
