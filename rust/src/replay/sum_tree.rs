@@ -152,12 +152,19 @@ impl SumTree {
         let mut nodes = Vec::with_capacity(leaves.len());
         for (&leaf, &weight) in leaves.iter().zip(weights) {
             let old = std::mem::replace(&mut self.leaves[leaf as usize], weight);
+            // Learners send many errors that they sent before, and sums take most of the time.
+            if old.to_bits() == weight.to_bits() {
+                continue;
+            }
             self.positive -= usize::from(old > 0.0);
             self.positive += usize::from(weight > 0.0);
             self.drawable -= usize::from(is_drawable(old));
             self.drawable += usize::from(is_drawable(weight));
             switched |= is_drawable(old) != is_drawable(weight);
             nodes.push(leaf / WIDTH as u32);
+        }
+        if nodes.is_empty() {
+            return false;
         }
         for level in 0..self.sums.len() {
             nodes.dedup();
