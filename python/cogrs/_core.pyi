@@ -321,6 +321,14 @@ class ReplayMemory(ReplayWriter):
             for `sample_sequences`; its value is the state before step 0 of every episode. None: no
             such states are stored.
         recurrent_period: Steps from one stored recurrent state to the next, 1 or more.
+        compress: Codec of each field that is compressed, 'state', 'action' or 'info':
+            {"state": "lz4"}. "lz4" is fast; "zstd" and "zstd:1" to "zstd:19" are smaller and
+            slower; "delta+lz4" and "delta+zstd" store the difference to the value before in the
+            episode, which is smaller where frames change little. Samples are the same to the bit.
+            It cannot be changed.
+        max_bytes: Bytes that compressed values may take. Whichever is full first, `max_step` or
+            these, evicts the oldest episode. None: as many as are available when the memory is
+            created.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -330,11 +338,13 @@ class ReplayMemory(ReplayWriter):
         TypeError: A keyword is not a setting, or a setting has the wrong type. Or a template has
             object dtype, one of another library than NumPy and ml_dtypes or one that JAX cannot
             hold (float6, int1, complex32), or fields of a record that overlap; or reward, prob,
-            value or qvest is not float32.
+            value or qvest is not float32. Or there is `max_bytes` without `compress`.
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
-            range, or `min_size` of the limiter exceeds `max_step`.
+            range, or `min_size` of the limiter exceeds `max_step`; a codec does not exist, or the
+            field is not one that can be compressed: of 1 byte to 256 MiB; or not even one entry
+            fits into `max_bytes`.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than is
-            available.
+            available, `max_bytes` included.
     """
 
     def __new__(
@@ -354,6 +364,8 @@ class ReplayMemory(ReplayWriter):
         limiter: RateLimiter | None = None,
         recurrent: npt.ArrayLike | None = None,
         recurrent_period: int = 1,
+        compress: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -475,11 +487,20 @@ class ReplayMemory(ReplayWriter):
     def max_step(self) -> int:
         """Entries held at most."""
     @property
+    def compress(self) -> dict[str, str]:
+        """Codecs of the compressed fields, by name."""
+    @property
+    def max_bytes(self) -> int | None:
+        """Bytes that compressed values may take; None where there is no such limit."""
+    @property
     def uuid(self) -> int:
         """32-bit number that names this memory."""
     @property
     def nbytes(self) -> int:
         """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
+
+        Of compressed fields it is what they would take if all values compressed as those held do,
+        and at most `max_bytes`; of a memory without values what they take uncompressed.
 
         With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
         two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
@@ -1076,7 +1097,8 @@ class ReplayMemory(ReplayWriter):
         they are those of the file if these are larger.
 
         Args:
-            path: The file, of a memory with the same templates and the same `max_step`.
+            path: The file, of a memory with the same templates, `max_step`, `compress` and
+                `max_bytes`.
             settings: Whose settings count where they differ: "file", "mine", or None, which makes
                 differences an error.
             allow_overcommit: As of the constructor.
@@ -1085,7 +1107,7 @@ class ReplayMemory(ReplayWriter):
             OSError: The file cannot be read.
             TypeError: `path` is not a path.
             ValueError: Settings differ, and `settings` is None: the text has all differences. Or
-                templates or `max_step` differ, or as `load`.
+                templates, `max_step`, `compress` or `max_bytes` differ, or as `load`.
             MemoryError: As the constructor.
         """
     def view(

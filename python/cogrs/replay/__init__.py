@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
     from cogrs.replay.stats import (
+        CompressionStats,
         LimiterStats,
         MemoryStats,
         ServerConnectionStats,
@@ -90,6 +91,7 @@ _HOMES = {
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.key_pair",
     "MixedSampler": "cogrs.replay.mixed_sampler",
+    "CompressionStats": "cogrs.replay.stats",
     "LimiterStats": "cogrs.replay.stats",
     "MemoryStats": "cogrs.replay.stats",
     "ReplayMemoryClient": "cogrs.replay.client",
@@ -106,6 +108,7 @@ __all__ = [
     "AppliedPriorities",
     "Batch",
     "Bind",
+    "CompressionStats",
     "Conn",
     "CountedSample",
     "CountedSequences",

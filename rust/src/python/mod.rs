@@ -63,6 +63,7 @@ mod cache_plan;
 mod cache_sequences;
 mod cache_store;
 mod close_args;
+mod compression;
 mod context;
 mod description;
 mod entry_args;
