@@ -18,6 +18,7 @@ from cogrs.replay.batch import (
     Sample,
     WeightedSample,
 )
+from cogrs.replay.prefetcher import Prefetcher
 from cogrs.replay.recorder import Recorder, VectorEnvironment
 from cogrs.replay.sequence_batch import (
     NStepSequences,
@@ -50,6 +51,7 @@ __all__ = [
     "physics_step",
     "publish_through",
     "set_cache_sequences",
+    "settings_version",
     "start_ids",
     "unlimited_writer",
     "wait_to_insert",
@@ -270,6 +272,15 @@ def wait_to_insert(memory: ReplayMemory, wait: float | None = None) -> None:
 
     Raises:
         TimeoutError: It did not within `wait` seconds; None waits as long as it takes.
+    """
+
+# -- prefetch.rs ----------------------------------------------------------------------------------
+
+def settings_version(memory: ReplayMemory) -> int:
+    """Return a number that changes with each change of a setting, and with `restore`.
+
+    Raises:
+        RuntimeError: In a forked child.
     """
 
 # -- memory.rs ------------------------------------------------------------------------------------
@@ -1032,6 +1043,37 @@ class ReplayMemory(ReplayWriter):
         wait: float | None = None,
         out: Any = None,
     ) -> NStepWeightedSequences: ...
+    def prefetch(
+        self,
+        batch_size: int,
+        depth: int = 2,
+        *,
+        wait: float | None = None,
+        nstep_return: bool = False,
+        beta: float | None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+    ) -> Prefetcher:
+        """Draw batches on a thread of its own, while the learner works on the one before.
+
+        Each batch is what `sample` gives with these arguments. `with memory.prefetch(256) as
+        batches: for batch in batches: ...` ends the thread. Batches that were drawn before a
+        setting changed are dropped and drawn anew.
+
+        Args:
+            batch_size: As of `sample`.
+            depth: Batches drawn ahead at most, 1 to 64.
+            wait: Seconds that the next batch is waited for while there are too few entries, or the
+                rate limiter does not allow it; None: as long as it takes.
+            nstep_return: As of `sample`.
+            beta: As of `sample`.
+            normalize: As of `sample`.
+            sampler: As of `sample`.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or no such sampler exists.
+        """
     def episode(self, index: int) -> Episode:
         """Return a copy of a closed episode.
 

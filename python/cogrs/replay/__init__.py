@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.key_pair import KeyPair
     from cogrs.replay.mixed_sampler import MixedSampler
+    from cogrs.replay.prefetcher import Prefetcher
     from cogrs.replay.priorities import AppliedPriorities
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
@@ -98,6 +99,7 @@ _HOMES = {
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
     "Tally": "cogrs.replay.stats",
+    "Prefetcher": "cogrs.replay.prefetcher",
     "ReplayProxy": "cogrs.replay.proxy",
     "ReplaySampler": "cogrs.replay.sampler",
     "ServerConnectionStats": "cogrs.replay.stats",
@@ -134,6 +136,7 @@ __all__ = [
     "NStepSequences",
     "NStepWeightedSample",
     "NStepWeightedSequences",
+    "Prefetcher",
     "RateLimiter",
     "Recorder",
     "ReplayMemory",

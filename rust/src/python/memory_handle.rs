@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 
 use pyo3::prelude::*;
 
+use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
 use crate::python::cache_sequences::CacheSequences;
@@ -44,6 +45,8 @@ pub struct MemoryHandle {
     /// Which fields are compressed; it never changes.
     pub compression: Option<Compression>,
     settings: Mutex<Arc<Settings>>,
+    /// How often the settings have changed.
+    settings_version: AtomicU64,
     pub counters: Counters,
     /// The rate limiter, which never changes.
     pub limiter: Option<RateLimiter>,
@@ -61,6 +64,7 @@ impl MemoryHandle {
         let recurrent_period = memory.recurrent_period();
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
+            settings_version: AtomicU64::new(0),
             counters: Counters::of(&memory),
             compression: memory.compression().cloned(),
             limiter: memory.limiter().copied(),
@@ -93,6 +97,11 @@ impl MemoryHandle {
 
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A number that changes with the settings.
+    pub fn settings_version(&self) -> u64 {
+        self.settings_version.load(Ordering::Acquire)
     }
 
     /// Runs `call` on the memory. Other Python threads run meanwhile when it copies many `bytes`, or has to wait.
@@ -144,6 +153,7 @@ impl MemoryHandle {
         };
         let encode = || compression.encode(&self.spec, rows, states);
         let bytes: usize = rows.iter().map(|row| row.len()).sum();
+        check_allocatable(bytes)?;
         Ok(if bytes > DETACH_FROM { py.detach(encode) } else { encode() })
     }
 
@@ -214,6 +224,7 @@ impl MemoryHandle {
     fn show_settings(&self, memory: &Memory) {
         let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         *visible = Arc::clone(memory.settings());
+        self.settings_version.fetch_add(1, Ordering::Release);
     }
 
     /// Runs `call` for an object that is being dropped. Errors go nowhere, and nothing runs in a forked child.

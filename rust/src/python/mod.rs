@@ -81,6 +81,7 @@ mod message_frame;
 mod mixer;
 mod numbers;
 mod out_arrays;
+mod prefetch;
 mod rate_limiter;
 mod request_batcher;
 mod scalar;
@@ -118,6 +119,8 @@ mod core_module {
     use super::memory::{ReplayMemory, publish_through};
     #[pymodule_export]
     use super::mixer::SampleMixer;
+    #[pymodule_export]
+    use super::prefetch::settings_version;
     #[pymodule_export]
     use super::rate_limiter::RateLimiter;
     #[pymodule_export]

@@ -101,13 +101,11 @@ impl Codec {
         let written = match self.algorithm {
             Algorithm::Lz4 => lzzzz::lz4::decompress(bytes, out).map_err(io::Error::other)?,
             Algorithm::Zstd { .. } => DECOMPRESSOR.with_borrow_mut(|made| {
-                if made.is_none() {
-                    *made = Some(zstd::bulk::Decompressor::new()?);
-                }
-                match made {
-                    Some(made) => made.decompress_to_buffer(bytes, out),
-                    None => Ok(0),
-                }
+                let made = match made {
+                    Some(made) => made,
+                    None => made.insert(zstd::bulk::Decompressor::new()?),
+                };
+                made.decompress_to_buffer(bytes, out)
             })?,
         };
         if written == out.len() { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }

@@ -3,7 +3,7 @@
 //! A draw decodes each value once: it lists which value goes where, in the order in which frames lie.
 
 use crate::error::Result;
-use crate::replay::compressed_column::ColumnUse;
+use crate::replay::compressed_column::{ColumnUse, CompressedColumn};
 use crate::replay::compression::{Compression, EncodedRows, FrameStates};
 use crate::replay::footprint::nbytes;
 use crate::replay::memory::Memory;
@@ -11,8 +11,11 @@ use crate::replay::settings::FramePadding;
 use crate::replay::transition::Draws;
 use crate::spec::{EntryRows, FIELDS, Field};
 
+/// Values that are listed together: a list of all could take more memory than small values do.
+const TOGETHER: usize = 1 << 20;
+
 /// One value among those of a draw: where its frame lies, and where it goes.
-type WantedValue = (u64, u32);
+type WantedValue = (u64, usize);
 
 /// Where the values of a draw go, one part after the other.
 struct Targets<'a> {
@@ -26,13 +29,22 @@ impl Targets<'_> {
     }
 
     #[inline]
-    fn at(&mut self, at: u32) -> &mut [u8] {
+    fn at(&mut self, at: usize) -> &mut [u8] {
         let [first, second] = &mut self.parts;
-        let start = at as usize * self.size;
+        let start = at * self.size;
         match start.checked_sub(first.len()) {
             None => &mut first[start..][..self.size],
             Some(start) => &mut second[start..][..self.size],
         }
+    }
+}
+
+/// Copies the values of a list, which is empty then. Each is decoded once.
+fn give(column: &CompressedColumn, wanted: &mut Vec<WantedValue>, targets: &mut Targets<'_>) {
+    wanted.sort_unstable();
+    let mut reader = column.reader();
+    for (place, at) in wanted.drain(..) {
+        targets.at(at).copy_from_slice(reader.value(place));
     }
 }
 
@@ -119,7 +131,7 @@ impl Memory {
         let Some(column) = column else { return };
         let stack = if field == Field::State { self.settings.frame_stack } else { 1 };
         let mut targets = Targets { size: column.size, parts };
-        let mut wanted: Vec<WantedValue> = Vec::with_capacity(targets.len());
+        let mut wanted: Vec<WantedValue> = Vec::with_capacity(targets.len().min(TOGETHER));
         let mut at = 0;
         for slot in slots {
             for frame in self.stack_slots(slot, stack) {
@@ -129,12 +141,11 @@ impl Memory {
                 }
                 at += 1;
             }
+            if wanted.len() >= TOGETHER {
+                give(column, &mut wanted, &mut targets);
+            }
         }
-        wanted.sort_unstable();
-        let mut reader = column.reader();
-        for (place, at) in wanted {
-            targets.at(at).copy_from_slice(reader.value(place));
-        }
+        give(column, &mut wanted, &mut targets);
     }
 
     /// The slots of the frames of a stack, oldest first; None for a frame of zeros.
