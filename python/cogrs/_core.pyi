@@ -18,6 +18,7 @@ from cogrs.replay.batch import (
     Sample,
     WeightedSample,
 )
+from cogrs.replay.prefetcher import Prefetcher
 from cogrs.replay.recorder import Recorder, VectorEnvironment
 from cogrs.replay.sequence_batch import (
     NStepSequences,
@@ -50,6 +51,7 @@ __all__ = [
     "physics_step",
     "publish_through",
     "set_cache_sequences",
+    "settings_version",
     "start_ids",
     "unlimited_writer",
     "wait_to_insert",
@@ -272,6 +274,15 @@ def wait_to_insert(memory: ReplayMemory, wait: float | None = None) -> None:
         TimeoutError: It did not within `wait` seconds; None waits as long as it takes.
     """
 
+# -- prefetch.rs ----------------------------------------------------------------------------------
+
+def settings_version(memory: ReplayMemory) -> int:
+    """Return a number that changes with each change of a setting, and with `restore`.
+
+    Raises:
+        RuntimeError: In a forked child.
+    """
+
 # -- memory.rs ------------------------------------------------------------------------------------
 
 @final
@@ -321,6 +332,14 @@ class ReplayMemory(ReplayWriter):
             for `sample_sequences`; its value is the state before step 0 of every episode. None: no
             such states are stored.
         recurrent_period: Steps from one stored recurrent state to the next, 1 or more.
+        compress: Codec of each field that is compressed, 'state', 'action' or 'info':
+            {"state": "lz4"}. "lz4" is fast; "zstd" and "zstd:1" to "zstd:19" are smaller and
+            slower; "delta+lz4" and "delta+zstd" store the difference to the value before in the
+            episode, which is smaller where frames change little. Samples are the same to the bit.
+            It cannot be changed.
+        max_bytes: Bytes that compressed values may take. Whichever is full first, `max_step` or
+            these, evicts the oldest episode. None: as many as are available when the memory is
+            created.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -330,11 +349,13 @@ class ReplayMemory(ReplayWriter):
         TypeError: A keyword is not a setting, or a setting has the wrong type. Or a template has
             object dtype, one of another library than NumPy and ml_dtypes or one that JAX cannot
             hold (float6, int1, complex32), or fields of a record that overlap; or reward, prob,
-            value or qvest is not float32.
+            value or qvest is not float32. Or there is `max_bytes` without `compress`.
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
-            range, or `min_size` of the limiter exceeds `max_step`.
+            range, or `min_size` of the limiter exceeds `max_step`; a codec does not exist, or the
+            field is not one that can be compressed: of 1 byte to 256 MiB; or not even one entry
+            fits into `max_bytes`.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than is
-            available.
+            available, `max_bytes` included.
     """
 
     def __new__(
@@ -354,6 +375,8 @@ class ReplayMemory(ReplayWriter):
         limiter: RateLimiter | None = None,
         recurrent: npt.ArrayLike | None = None,
         recurrent_period: int = 1,
+        compress: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -475,11 +498,20 @@ class ReplayMemory(ReplayWriter):
     def max_step(self) -> int:
         """Entries held at most."""
     @property
+    def compress(self) -> dict[str, str]:
+        """Codecs of the compressed fields, by name."""
+    @property
+    def max_bytes(self) -> int | None:
+        """Bytes that compressed values may take; None where there is no such limit."""
+    @property
     def uuid(self) -> int:
         """32-bit number that names this memory."""
     @property
     def nbytes(self) -> int:
         """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
+
+        Of compressed fields it is what they would take if all values compressed as those held do,
+        and at most `max_bytes`; of a memory without values what they take uncompressed.
 
         With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
         two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
@@ -1011,6 +1043,37 @@ class ReplayMemory(ReplayWriter):
         wait: float | None = None,
         out: Any = None,
     ) -> NStepWeightedSequences: ...
+    def prefetch(
+        self,
+        batch_size: int,
+        depth: int = 2,
+        *,
+        wait: float | None = None,
+        nstep_return: bool = False,
+        beta: float | None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        sampler: _Sampler | None = None,
+    ) -> Prefetcher:
+        """Draw batches on a thread of its own, while the learner works on the one before.
+
+        Each batch is what `sample` gives with these arguments. `with memory.prefetch(256) as
+        batches: for batch in batches: ...` ends the thread. Batches that were drawn before a
+        setting changed are dropped and drawn anew.
+
+        Args:
+            batch_size: As of `sample`.
+            depth: Batches drawn ahead at most, 1 to 64.
+            wait: Seconds that the next batch is waited for while there are too few entries, or the
+                rate limiter does not allow it; None: as long as it takes.
+            nstep_return: As of `sample`.
+            beta: As of `sample`.
+            normalize: As of `sample`.
+            sampler: As of `sample`.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or no such sampler exists.
+        """
     def episode(self, index: int) -> Episode:
         """Return a copy of a closed episode.
 
@@ -1076,7 +1139,8 @@ class ReplayMemory(ReplayWriter):
         they are those of the file if these are larger.
 
         Args:
-            path: The file, of a memory with the same templates and the same `max_step`.
+            path: The file, of a memory with the same templates, `max_step`, `compress` and
+                `max_bytes`.
             settings: Whose settings count where they differ: "file", "mine", or None, which makes
                 differences an error.
             allow_overcommit: As of the constructor.
@@ -1085,7 +1149,7 @@ class ReplayMemory(ReplayWriter):
             OSError: The file cannot be read.
             TypeError: `path` is not a path.
             ValueError: Settings differ, and `settings` is None: the text has all differences. Or
-                templates or `max_step` differ, or as `load`.
+                templates, `max_step`, `compress` or `max_bytes` differ, or as `load`.
             MemoryError: As the constructor.
         """
     def view(

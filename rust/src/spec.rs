@@ -35,6 +35,13 @@ const MAX_DTYPE: usize = 1 << 16;
 /// Fields of an entry.
 pub const FIELDS: usize = 7;
 
+/// The fields of an entry that a writer sets; qvest is computed.
+pub const WRITTEN: [Field; 6] =
+    [Field::State, Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Info];
+
+/// The bytes of each written field, in the order of [`WRITTEN`], entry after entry.
+pub type EntryRows<'a> = [&'a [u8]; WRITTEN.len()];
+
 impl Field {
     /// All fields, in order.
     pub const ALL: [Self; FIELDS] =

@@ -36,6 +36,7 @@ _OPTIONS = (
     "sequences",
     "recurrent",
     "recurrent_period",
+    "compress",
     "key",
     "allow",
     "allow_samplers",

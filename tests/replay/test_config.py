@@ -241,6 +241,8 @@ recurrent_period = 2
 [recurrent]
 dtype = "float16"
 shape = [3]
+[compress]
+action = "delta+zstd:1"
 [sequences]
 length = 4
 after = 2
@@ -251,6 +253,7 @@ cache_size = 2
 """
     with start_server(written(tmp_path, text)) as server, connected(server) as client:
         assert client.rem.recurrent_period == 2
+        assert client.rem.compress == {"action": "delta+zstd:1"}
         assert client.rem.recurrent is not None
         assert client.rem.recurrent.tolist() == [0, 0, 0]
         assert client.rem.recurrent.dtype == np.float16

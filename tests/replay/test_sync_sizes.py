@@ -55,9 +55,12 @@ def test_templates_and_values_of_any_dtype_survive_the_network(template: np.ndar
         assert np.array_equal(info, values[row])
 
 
-def test_images_come_back_byte_for_byte() -> None:
+@pytest.mark.parametrize("compress", [None, {"state": "lz4"}, {"state": "delta+zstd"}])
+def test_images_come_back_byte_for_byte(compress: dict[str, str] | None) -> None:
     frames = np.random.default_rng(0).integers(0, 256, (20, 84, 84), np.uint8)
-    with pair(1, s=frames[0], frame_stack=4) as (server, client):
+    frames[5:15, 10:60] = 3
+    with pair(1, s=frames[0], frame_stack=4, compress=compress) as (server, client):
+        assert client.rem.compress == (compress or {})
         build.add_uniform(client.rem, 20, s=frames)
         client.push_cache()
         prev, later, _ = server.get_batch(32, wait=SLACK)

@@ -213,6 +213,26 @@ class Sizes(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class CompressEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TEMPLATES_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     MAX_FRAME_FIELD_NUMBER: _builtins.int
@@ -220,6 +240,7 @@ class Sizes(_message.Message):
     NSTEP_FIELD_NUMBER: _builtins.int
     SEQUENCES_FIELD_NUMBER: _builtins.int
     RECURRENT_FIELD_NUMBER: _builtins.int
+    COMPRESS_FIELD_NUMBER: _builtins.int
     max_frame: _builtins.int
     """The largest frame that the server takes, in bytes."""
     ids: _builtins.bool
@@ -240,6 +261,10 @@ class Sizes(_message.Message):
     def recurrent(self) -> Global___Recurrent:
         """The recurrent state that memories store; none when it is absent."""
 
+    @_builtins.property
+    def compress(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Codecs of the fields that memories compress, by name."""
+
     def __init__(
         self,
         *,
@@ -250,10 +275,11 @@ class Sizes(_message.Message):
         nstep: _builtins.bool = ...,
         sequences: Global___Sequences | None = ...,
         recurrent: Global___Recurrent | None = ...,
+        compress: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "compress", b"compress", "ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__recurrent: _TypeAlias = _typing.Literal["recurrent"]  # noqa: Y015
     _WhichOneofArgType__recurrent: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent"]  # noqa: Y015

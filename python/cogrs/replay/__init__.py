@@ -72,11 +72,13 @@ if TYPE_CHECKING:
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.key_pair import KeyPair
     from cogrs.replay.mixed_sampler import MixedSampler
+    from cogrs.replay.prefetcher import Prefetcher
     from cogrs.replay.priorities import AppliedPriorities
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
     from cogrs.replay.stats import (
+        CompressionStats,
         LimiterStats,
         MemoryStats,
         ServerConnectionStats,
@@ -90,12 +92,14 @@ _HOMES = {
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.key_pair",
     "MixedSampler": "cogrs.replay.mixed_sampler",
+    "CompressionStats": "cogrs.replay.stats",
     "LimiterStats": "cogrs.replay.stats",
     "MemoryStats": "cogrs.replay.stats",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
     "Tally": "cogrs.replay.stats",
+    "Prefetcher": "cogrs.replay.prefetcher",
     "ReplayProxy": "cogrs.replay.proxy",
     "ReplaySampler": "cogrs.replay.sampler",
     "ServerConnectionStats": "cogrs.replay.stats",
@@ -106,6 +110,7 @@ __all__ = [
     "AppliedPriorities",
     "Batch",
     "Bind",
+    "CompressionStats",
     "Conn",
     "CountedSample",
     "CountedSequences",
@@ -131,6 +136,7 @@ __all__ = [
     "NStepSequences",
     "NStepWeightedSample",
     "NStepWeightedSequences",
+    "Prefetcher",
     "RateLimiter",
     "Recorder",
     "ReplayMemory",

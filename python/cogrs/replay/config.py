@@ -34,6 +34,7 @@ _OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure", "recur
 _LISTS = ("allow", "allow_samplers")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
 _TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile")
+_TABLES = ("templates", "settings", "limiter", "sequences", "recurrent", "compress")
 _LIMITERS: dict[tuple[str, ...], Callable[..., RateLimiter]] = {
     ("samples_per_insert", "min_size", "error_buffer"): RateLimiter,
     ("min_size",): RateLimiter.min_size,
@@ -48,8 +49,9 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
     Its keys are the arguments of `ReplayMemoryServer` and of `start`; `templates` is a table with a
     `dtype` and a `shape` for each field of an entry, `settings` one of properties of the memory,
     `limiter` one of the arguments of `RateLimiter`, or of `min_size` or `queue` alone; `sequences`
-    one of those of `ReplayMemory.sample_sequences`; `recurrent` has a `dtype` and a `shape`, and is
-    0 before step 0; `logfile` is a file that lines are appended to. Paths are relative to the file.
+    one of those of `ReplayMemory.sample_sequences`; `compress` one of codecs by field; `recurrent`
+    has a `dtype` and a `shape`, and is 0 before step 0; `logfile` is a file that lines are appended
+    to. Paths are relative to the file.
 
     Raises:
         TypeError: `path` is not a path.
@@ -74,7 +76,7 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
 
 
 def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
-    _check_names("", given, (*_TOP, "templates", "settings", "limiter", "sequences", "recurrent"))
+    _check_names("", given, (*_TOP, *_TABLES))
     settings = _table(given, "settings")
     _check_names("settings.", settings, (*SETTINGS, "fields"))
     if {"fields", "cache_flags"} <= settings.keys():
@@ -105,6 +107,7 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
         limiter=_limiter(given),
         sequences=_table(given, "sequences") if "sequences" in given else None,
         recurrent=_recurrent(given),
+        compress=_table(given, "compress") if "compress" in given else None,
         **options,
     )
     try:

@@ -85,6 +85,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         sequences: Mapping[str, Any] | None = None,
         recurrent: npt.ArrayLike | None = None,
         recurrent_period: int = 1,
+        compress: Mapping[str, str] | None = None,
         key: KeyLike | None = None,
         allow: KeysLike | None = None,
         allow_samplers: KeysLike | None = None,
@@ -124,6 +125,8 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
                 With `nstep`, `after` has to be at least `multi_step`, now and when that is set.
             recurrent: As of `ReplayMemory`, for the memories of clients too.
             recurrent_period: As of `ReplayMemory`.
+            compress: As of `ReplayMemory`, for the memories of clients too; caches are not
+                compressed.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 messages are encrypted, and clients and server prove to each other that they hold
                 their keys. Its workers and proxies, in other processes too, have the same pair.
@@ -157,8 +160,12 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         pub_hwm = check_count("pub_hwm", pub_hwm)
         curve = Curve.of_server(key, allow, allow_samplers)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
-        states: Any = {"recurrent": recurrent, "recurrent_period": recurrent_period}
-        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **states)
+        stored: Any = {
+            "recurrent": recurrent,
+            "recurrent_period": recurrent_period,
+            "compress": compress,
+        }
+        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **stored)
         self._ids = check_flag("ids", ids)
         self._nstep = nstep = check_flag("nstep", nstep)
         if sequences is not None:

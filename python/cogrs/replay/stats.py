@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class Tally(NamedTuple):
@@ -51,14 +51,35 @@ class LimiterStats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CompressionStats:
+    """Figures of a compressed field of a memory, of the values that it holds.
+
+    Attributes:
+        codec: How it is compressed, as in `compress`.
+        values: Values held, one per entry.
+        raw_bytes: Their bytes.
+        bytes: Bytes that they take.
+        ratio: raw_bytes / bytes; 0 without values.
+    """
+
+    codec: str
+    values: int
+    raw_bytes: int
+    bytes: int
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryStats:
     """Figures of a `ReplayMemory`.
 
     Attributes:
         limiter: Those of its rate limiter; None without a limiter.
+        compression: Those of its compressed fields, by name.
     """
 
     limiter: LimiterStats | None
+    compression: Mapping[str, CompressionStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,10 +173,21 @@ class ServerConnectionStats:
 
 def memory_stats(
     limiter: tuple[int, int, int, float, float, float] | None,
+    compressed: Iterable[tuple[str, str, int, int, int]],
 ) -> MemoryStats:
-    """Return the figures of a memory; those of its limiter come in the order of their class."""
+    """Return the figures of a memory; those of its parts come in the order of their classes."""
+    compression = {
+        name: CompressionStats(
+            codec=codec,
+            values=values,
+            raw_bytes=raw,
+            bytes=held,
+            ratio=raw / held if held else 0.0,
+        )
+        for name, codec, values, raw, held in compressed
+    }
     if limiter is None:
-        return MemoryStats(limiter=None)
+        return MemoryStats(limiter=None, compression=compression)
     inserts, samples, removed, sample_wait, insert_wait, ratio = limiter
     return MemoryStats(
         limiter=LimiterStats(
@@ -165,7 +197,8 @@ def memory_stats(
             sample_wait_seconds=sample_wait,
             insert_wait_seconds=insert_wait,
             samples_per_insert=ratio,
-        )
+        ),
+        compression=compression,
     )
 
 

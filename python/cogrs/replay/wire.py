@@ -112,6 +112,7 @@ def sizes_of(
         nstep=nstep,
         sequences=None if sequences is None else pb.Sequences(**sequences),
         recurrent=_recurrent_of(memory),
+        compress=memory.compress,
     )
 
 
@@ -184,6 +185,7 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
             *(state, action, reward, prob, value, qvest, info, max_step),
             uuid=uuid,
             seed=seed,
+            compress=dict(sizes.compress),
             **recurrent_of(sizes),
         )
         if sizes.HasField("sequences"):

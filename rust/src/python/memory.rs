@@ -18,6 +18,7 @@ use crate::python::args::{
 };
 use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
+use crate::python::compression::compression_args;
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
@@ -25,14 +26,13 @@ use crate::python::rate_limiter::{LimiterOfFile, limiter_of_file, rate_limiter};
 use crate::python::sequence_plan::{SequenceKind, SequenceRow};
 use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
-use crate::python::template::Template;
+use crate::python::template::{Template, recurrent_args};
 use crate::python::view::ReplayView;
 use crate::python::wait::Side;
 use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
 use crate::replay::memory::Memory;
-use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::settings::Settings;
 use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -44,7 +44,6 @@ pub struct ReplayMemory {
     pub(super) handle: Arc<MemoryHandle>,
     pub(super) entry_size: usize,
     pub(super) max_step: usize,
-    pub(super) nbytes: u64,
     pub(super) uuid: u32,
     publish: OnceLock<Py<PyAny>>,
 }
@@ -57,10 +56,10 @@ impl ReplayMemory {
         uuid: u32,
     ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
-        let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
+        let max_step = memory.max_step();
         let handle = Arc::new(MemoryHandle::new(memory, templates, recurrent));
         let writer = ReplayWriter::new(Arc::clone(&handle));
-        let memory = Self { handle, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
+        let memory = Self { handle, entry_size, max_step, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
     }
 }
@@ -85,20 +84,6 @@ fn dimensions(value: &Bound<'_, PyAny>) -> usize {
         1 + usize::from(first.is_ok_and(|first| first.len().is_ok()))
     })
 }
-/// The template of recurrent states, and how the core stores them.
-fn recurrent_args(
-    recurrent: Option<&Bound<'_, PyAny>>,
-    period: Option<&Bound<'_, PyAny>>,
-) -> PyResult<(Option<Template>, Option<RecurrentSpec>)> {
-    let period = period.map_or(Ok(1), |period| size("recurrent_period", period, 1))?;
-    let Some(value) = recurrent else { return Ok((None, None)) };
-    let template = Template::named("recurrent", value)?;
-    let field = template.spec().clone();
-    let initial = template.value("recurrent", value)?.bytes().to_vec();
-    let spec = RecurrentSpec::new(field, initial, period)?;
-    Ok((Some(template), Some(spec)))
-}
-
 // The signatures are those of the published interface and of Python's protocols.
 #[allow(
     clippy::too_many_arguments,
@@ -111,10 +96,11 @@ impl ReplayMemory {
     #[new]
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
                         max_step, *, uuid=None, seed=None, allow_overcommit=false, limiter=None,
-                        recurrent=None, recurrent_period=None, **settings),
+                        recurrent=None, recurrent_period=None, compress=None, max_bytes=None,
+                        **settings),
            text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
                              max_step, *, uuid=None, seed=None, allow_overcommit=False, limiter=None, \
-                             recurrent=None, recurrent_period=1, **settings)")]
+                             recurrent=None, recurrent_period=1, compress=None, max_bytes=None, **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -131,6 +117,8 @@ impl ReplayMemory {
         limiter: Option<&Bound<'_, PyAny>>,
         recurrent: Option<&Bound<'_, PyAny>>,
         recurrent_period: Option<&Bound<'_, PyAny>>,
+        compress: Option<&Bound<'_, PyAny>>,
+        max_bytes: Option<&Bound<'_, PyAny>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
@@ -148,8 +136,10 @@ impl ReplayMemory {
         let rng = seeded(seed)?;
         let limiter = limiter.map(rate_limiter).transpose()?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
-        let mut memory =
-            py.detach(|| Memory::with_recurrent(spec, states, max_step, rng, allow_overcommit))?;
+        let compression = compression_args(&spec, compress, max_bytes)?;
+        let mut memory = py.detach(|| {
+            Memory::with_parts(spec, compression, states, max_step, rng, allow_overcommit)
+        })?;
         memory.set_settings(settings)?;
         memory.set_limiter(limiter)?;
         Ok(Self::assemble(memory, templates, recurrent, uuid))
@@ -328,7 +318,8 @@ impl ReplayMemory {
                 counts.samples_per_insert(),
             )
         });
-        call_python!(py, "cogrs.replay.stats", "memory_stats", (limiter,))
+        let compressed = self.compressed_use(py)?;
+        call_python!(py, "cogrs.replay.stats", "memory_stats", (limiter, compressed))
     }
 
     #[doc = stub_doc!(ReplayMemory.save)]

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 
 use pyo3::prelude::*;
 
+use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
 use crate::python::block::BlockPool;
 use crate::python::cache_sequences::CacheSequences;
@@ -17,7 +18,8 @@ use crate::python::fork_guard::ForkGuard;
 use crate::python::template::Template;
 use crate::python::wait::{Wait, WaitTimes};
 use crate::replay::checkpoint::CheckpointFile;
-use crate::replay::memory::Memory;
+use crate::replay::compression::{Compression, EncodedRows, FrameStates};
+use crate::replay::memory::{EntryRows, Memory};
 use crate::replay::rate_limiter::{LimiterCounts, RateLimiter};
 use crate::replay::restore::SettingsOf;
 use crate::replay::sampler::Sampler;
@@ -40,7 +42,11 @@ pub struct MemoryHandle {
     recurrent_period: usize,
     /// The sequences that caches hold; transitions where it is not set.
     pub cache_sequences: OnceLock<CacheSequences>,
+    /// Which fields are compressed; it never changes.
+    pub compression: Option<Compression>,
     settings: Mutex<Arc<Settings>>,
+    /// How often the settings have changed.
+    settings_version: AtomicU64,
     pub counters: Counters,
     /// The rate limiter, which never changes.
     pub limiter: Option<RateLimiter>,
@@ -58,7 +64,9 @@ impl MemoryHandle {
         let recurrent_period = memory.recurrent_period();
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
+            settings_version: AtomicU64::new(0),
             counters: Counters::of(&memory),
+            compression: memory.compression().cloned(),
             limiter: memory.limiter().copied(),
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
@@ -91,6 +99,11 @@ impl MemoryHandle {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// A number that changes with the settings.
+    pub fn settings_version(&self) -> u64 {
+        self.settings_version.load(Ordering::Acquire)
+    }
+
     /// Runs `call` on the memory. Other Python threads run meanwhile when it copies many `bytes`, or has to wait.
     /// `RuntimeError` in a forked child.
     pub fn call<T: Send>(
@@ -113,6 +126,35 @@ impl MemoryHandle {
             let mut memory = self.lock()?;
             self.run(&mut memory, call)
         })?)
+    }
+
+    /// Encodes the compressed fields of entries, before the lock of the memory is taken; None where no field is compressed.
+    /// `serial` is that of the open episode that they continue; None for a new one. `RuntimeError` when it is not open.
+    #[inline]
+    pub fn encode(
+        &self,
+        py: Python<'_>,
+        serial: Option<u64>,
+        rows: EntryRows<'_>,
+    ) -> PyResult<Option<EncodedRows>> {
+        self.compression.as_ref().map(|by| self.encode_by(by, py, serial, rows)).transpose()
+    }
+
+    fn encode_by(
+        &self,
+        compression: &Compression,
+        py: Python<'_>,
+        serial: Option<u64>,
+        rows: EntryRows<'_>,
+    ) -> PyResult<EncodedRows> {
+        let states = match serial.filter(|_| compression.has_deltas()) {
+            Some(serial) => self.call(py, 0, |memory| memory.frame_states(serial))?,
+            None => FrameStates::default(),
+        };
+        let encode = || compression.encode(&self.spec, rows, states);
+        let bytes: usize = rows.iter().map(|row| row.len()).sum();
+        check_allocatable(bytes)?;
+        Ok(if bytes > DETACH_FROM { py.detach(encode) } else { encode() })
     }
 
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, Memory>> {
@@ -182,6 +224,7 @@ impl MemoryHandle {
     fn show_settings(&self, memory: &Memory) {
         let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         *visible = Arc::clone(memory.settings());
+        self.settings_version.fetch_add(1, Ordering::Release);
     }
 
     /// Runs `call` for an object that is being dropped. Errors go nowhere, and nothing runs in a forked child.
@@ -234,11 +277,13 @@ pub struct Counters {
     weight_sum: AtomicU64,
     total_episodes: AtomicU64,
     total_steps: AtomicU64,
+    nbytes: AtomicU64,
 }
 
 impl Counters {
     fn of(memory: &Memory) -> Self {
         let counters = Self::default();
+        counters.nbytes.store(memory.nbytes(), Ordering::Relaxed);
         counters.store(memory);
         counters
     }
@@ -251,10 +296,17 @@ impl Counters {
         self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
         self.total_episodes.store(memory.totals().episodes, Ordering::Relaxed);
         self.total_steps.store(memory.totals().steps, Ordering::Relaxed);
+        if memory.compression().is_some() {
+            self.nbytes.store(memory.nbytes(), Ordering::Relaxed);
+        }
     }
 
     pub fn num_episode(&self) -> usize {
         self.num_episode.load(Ordering::Relaxed)
+    }
+
+    pub fn nbytes(&self) -> u64 {
+        self.nbytes.load(Ordering::Relaxed)
     }
 
     pub fn num_entry(&self) -> usize {

@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::python::exit::call_python;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{Counters, LONG};
 use crate::python::rate_limiter::RateLimiter;
+use crate::replay::compression::Compression;
 use crate::spec::{Field, shape_text};
 
 macro_rules! templates {
@@ -64,7 +66,7 @@ macro_rules! getters {
 getters! {
     entry_size: usize = |memory| memory.entry_size;
     max_step: usize = |memory| memory.max_step;
-    nbytes: u64 = |memory| memory.nbytes;
+    nbytes: u64 = |memory| memory.counters()?.nbytes();
     uuid: u32 = |memory| memory.uuid;
     recurrent_period: usize = |memory| memory.handle.recurrent_period();
     num_entry: usize = |memory| memory.counters()?.num_entry();
@@ -107,7 +109,8 @@ impl ReplayMemory {
     #[doc = stub_doc!(ReplayMemory.print_info)]
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.check_process()?;
-        let text = self.describe().map_err(|error| Error::State(error.to_string()))?;
+        let compressed = self.compressed_use(py)?;
+        let text = self.describe(&compressed).map_err(|error| Error::State(error.to_string()))?;
         call_python!(py, "builtins", "print", (text,)).map(drop)
     }
 
@@ -120,7 +123,7 @@ impl ReplayMemory {
             self.handle.counters.num_entry(),
             self.max_step,
             self.entry_size,
-            self.nbytes
+            self.handle.counters.nbytes()
         )
     }
 }
@@ -132,7 +135,7 @@ impl ReplayMemory {
         Ok(&self.handle.counters)
     }
 
-    fn describe(&self) -> Result<String, std::fmt::Error> {
+    fn describe(&self, compressed: &[CompressedUse]) -> Result<String, std::fmt::Error> {
         macro_rules! lines {
             ($text:ident, $format:literal, $of:expr, $($name:ident)*) => {$(
                 writeln!($text, concat!("  {}: ", $format), stringify!($name), $of.$name)?;
@@ -149,7 +152,19 @@ impl ReplayMemory {
         }
         writeln!(text, "  entry_size: {} bytes", self.entry_size)?;
         writeln!(text, "  max_step: {}", self.max_step)?;
-        writeln!(text, "  nbytes: {} (at most, with episodes of one step)", self.nbytes)?;
+        let nbytes = self.handle.counters.nbytes();
+        let at_most = if compressed.is_empty() { "at most" } else { "expected" };
+        writeln!(text, "  nbytes: {nbytes} ({at_most}, with episodes of one step)")?;
+        for (name, codec, values, raw_bytes, bytes) in compressed {
+            let ratio = *raw_bytes as f64 / (*bytes).max(1) as f64;
+            writeln!(
+                text,
+                "  {name}: {codec}, {values} values of {raw_bytes} bytes in {bytes}, ratio {ratio:.1}"
+            )?;
+        }
+        if let Some(limit) = self.handle.compression.as_ref().and_then(|by| by.max_bytes) {
+            writeln!(text, "  max_bytes: {limit}")?;
+        }
         lines!(text, "{}", settings, priority_exponent mix_lambda frame_stack multi_step);
         lines!(text, "{}", settings, cache_size max_episode reuse_cache);
         lines!(text, "{:?}", settings, discount_factor reward_coeff);
@@ -166,5 +181,38 @@ impl ReplayMemory {
         writeln!(text, "  num_sampleable: {}", counters.num_sampleable())?;
         write!(text, "  weight_sum: {}", counters.weight_sum())?;
         Ok(text)
+    }
+}
+
+/// A compressed field: name and codec, and of the values held their number, their bytes, and the bytes that they take.
+type CompressedUse = (&'static str, String, u64, u64, u64);
+
+impl ReplayMemory {
+    pub(super) fn compressed_use(&self, py: Python<'_>) -> PyResult<Vec<CompressedUse>> {
+        let Some(compression) = &self.handle.compression else { return Ok(Vec::new()) };
+        let held = self.handle.call(py, 0, |memory| Ok(memory.compressed_use()))?;
+        let told = compression.fields().zip(held).map(|((field, codec), (_, held))| {
+            (field.name(), codec.to_string(), held.values, held.raw_bytes, held.bytes)
+        });
+        Ok(told.collect())
+    }
+}
+
+#[pymethods]
+impl ReplayMemory {
+    #[doc = stub_doc!(ReplayMemory.compress)]
+    #[getter]
+    fn compress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (field, codec) in self.handle.compression.iter().flat_map(Compression::fields) {
+            dict.set_item(field.name(), codec.to_string())?;
+        }
+        Ok(dict)
+    }
+
+    #[doc = stub_doc!(ReplayMemory.max_bytes)]
+    #[getter]
+    fn max_bytes(&self) -> Option<u64> {
+        self.handle.compression.as_ref()?.max_bytes
     }
 }

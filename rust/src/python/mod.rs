@@ -63,6 +63,7 @@ mod cache_plan;
 mod cache_sequences;
 mod cache_store;
 mod close_args;
+mod compression;
 mod context;
 mod description;
 mod entry_args;
@@ -80,6 +81,7 @@ mod message_frame;
 mod mixer;
 mod numbers;
 mod out_arrays;
+mod prefetch;
 mod rate_limiter;
 mod request_batcher;
 mod scalar;
@@ -117,6 +119,8 @@ mod core_module {
     use super::memory::{ReplayMemory, publish_through};
     #[pymodule_export]
     use super::mixer::SampleMixer;
+    #[pymodule_export]
+    use super::prefetch::settings_version;
     #[pymodule_export]
     use super::rate_limiter::RateLimiter;
     #[pymodule_export]

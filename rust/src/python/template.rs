@@ -11,10 +11,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
 use crate::error::Error;
+use crate::python::args::size;
 use crate::python::array::{has_shape, is_plain};
 use crate::python::exit::call_python;
 use crate::python::scalar::Scalar;
 use crate::python::value_bytes::ValueBytes;
+use crate::replay::recurrent::RecurrentSpec;
 use crate::spec::{Field, FieldSpec};
 
 #[derive(Debug)]
@@ -156,4 +158,18 @@ impl Template {
         let array = call_python!(py, "cogrs.replay.convert", "convert", arguments)?;
         Ok(ValueBytes::Array(array.cast_into::<PyUntypedArray>()?))
     }
+}
+
+/// The template of recurrent states, and how the core stores them.
+pub fn recurrent_args(
+    recurrent: Option<&Bound<'_, PyAny>>,
+    period: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Option<Template>, Option<RecurrentSpec>)> {
+    let period = period.map_or(Ok(1), |period| size("recurrent_period", period, 1))?;
+    let Some(value) = recurrent else { return Ok((None, None)) };
+    let template = Template::named("recurrent", value)?;
+    let field = template.spec().clone();
+    let initial = template.value("recurrent", value)?.bytes().to_vec();
+    let spec = RecurrentSpec::new(field, initial, period)?;
+    Ok((Some(template), Some(spec)))
 }

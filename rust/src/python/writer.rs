@@ -4,7 +4,7 @@
 //! a writer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -169,7 +169,10 @@ impl ReplayWriter {
         let recurrent = RecurrentArg::new(&self.handle, recurrent, None)?;
         let (rows, bytes) = rows(&self.handle, &values, 1)?;
         let states = recurrent.bytes()?;
-        self.handle.call(py, bytes, |memory| memory.add_with(self.serial(), rows, states, &init_w))
+        let encoded = self.handle.encode(py, Some(self.serial()), rows)?;
+        self.handle.call(py, bytes, |memory| {
+            memory.add_encoded(self.serial(), rows, encoded, states, &init_w)
+        })
     }
 
     #[doc = stub_doc!(ReplayWriter.add_entries)]
@@ -200,7 +203,10 @@ impl ReplayWriter {
         let recurrent = RecurrentArg::new(&self.handle, recurrent, Some(init_w.len()))?;
         let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
         let states = recurrent.bytes()?;
-        self.handle.call(py, bytes, |memory| memory.add_with(self.serial(), rows, states, &init_w))
+        let encoded = self.handle.encode(py, Some(self.serial()), rows)?;
+        self.handle.call(py, bytes, |memory| {
+            memory.add_encoded(self.serial(), rows, encoded, states, &init_w)
+        })
     }
 
     #[doc = stub_doc!(ReplayWriter.close_episode)]
@@ -308,6 +314,8 @@ impl ReplayWriter {
         let closing = close.closing(&self.handle)?;
         let states = recurrent.bytes()?;
         let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
+        // Taken by the one try that inserts.
+        let encoded = Mutex::new(self.handle.encode(py, None, rows)?);
         let (first, zero) = self.insert(
             py,
             bytes,
@@ -315,7 +323,8 @@ impl ReplayWriter {
             |_| Ok(init_w.len()),
             |memory| memory.check_episode(rows, states, &init_w, &closing),
             |memory| {
-                let first = memory.add_episode_with(rows, states, &init_w, &closing)?;
+                let encoded = encoded.lock().ok().and_then(|mut encoded| encoded.take());
+                let first = memory.add_encoded_episode(rows, encoded, states, &init_w, &closing)?;
                 Ok((first, memory.zero_weights_to_report()))
             },
         )?;

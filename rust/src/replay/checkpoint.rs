@@ -6,7 +6,7 @@
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
 //!     base and weight (f32) of each entry; with max_times_sampled its count of draws (u32); for each view its weight (f32)
-//!     and with a limit its count; then all rows of each column; native-endian
+//!     and with a limit its count; then all rows of each column; native-endian; of each compressed field its frames
 //! checksum of all those (u32)
 //! ```
 //!
@@ -16,31 +16,33 @@
 //! Entries are streamed between the file and the slots, never copied whole. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
 
-use std::fs::{File, Permissions};
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
 use rand::Rng;
-use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::replay::checkpoint_entries::{read_frames, write_entries};
 use crate::replay::checkpoint_header::{
-    EpisodeRecord, LIMITER, MemoryRecord, VIEWS, ViewRecords, header, numbers_per_entry, parts,
-    read_header,
+    COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER, MemoryRecord, VIEWS, ViewRecords,
+    header, numbers_per_entry, parts, read_header,
 };
+use crate::replay::compression::Compression;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{Limited, RateLimiter};
 use crate::replay::recurrent::RecurrentSpec;
+use crate::replay::replaced_file::{resolve, temporary_file_in};
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::sequence_parts::SequenceParts;
 use crate::replay::settings::Settings;
 use crate::replay::sum_tree::leaf;
-use crate::replay::view::{View, ViewSettings};
+use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
@@ -73,30 +75,6 @@ pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The path of the file to write, with links followed, and its permissions when it exists.
-fn resolve(path: &Path) -> std::io::Result<(PathBuf, Option<Permissions>)> {
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok((path.to_owned(), None)),
-        Err(error) => Err(error),
-        Ok(found) if found.is_file() => {
-            Ok((std::fs::canonicalize(path)?, Some(found.permissions())))
-        }
-        Ok(_) => Err(std::io::Error::other("not a file")),
-    }
-}
-
-/// A file that is deleted unless it is renamed, with the permissions that new files get in this folder.
-fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
-    let mut code = None;
-    let made = tempfile::Builder::new().prefix(".cogrs-").make_in(parent, |path| {
-        let opened = File::create_new(path);
-        code = opened.as_ref().err().and_then(std::io::Error::raw_os_error);
-        opened
-    });
-    // The error that `made` has lacks the system's number, and names the temporary file.
-    made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
-}
-
 fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, &mut *file);
     out.write_all(&MAGIC)?;
@@ -110,30 +88,7 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
         out.write_all(bytes)
     };
     for episode in memory.closed_episodes() {
-        for slots in episode.pieces() {
-            put(bytemuck::cast_slice(&memory.weights[slots]))?;
-        }
-        if memory.index.limit() > 0 {
-            for slot in episode.slots() {
-                put(&memory.index.times_sampled(slot).to_ne_bytes())?;
-            }
-        }
-        for View { index, .. } in memory.views() {
-            for slot in episode.slots() {
-                put(&index.weight(slot).to_ne_bytes())?;
-            }
-            for slot in episode.slots().filter(|_| index.limit() > 0) {
-                put(&index.times_sampled(slot).to_ne_bytes())?;
-            }
-        }
-        for column in 0..memory.storage.columns() {
-            for slots in episode.pieces() {
-                put(memory.storage.rows(column, slots))?;
-            }
-        }
-        for state in memory.recurrent_states(episode) {
-            put(state)?;
-        }
+        write_entries(memory, episode, &mut put)?;
     }
     out.write_all(&checksum.finalize().to_le_bytes())?;
     out.flush()?;
@@ -152,6 +107,8 @@ pub struct CheckpointFile {
     views: ViewRecords,
     limited: Option<Limited>,
     sequences: SequenceParts,
+    /// The codecs of its compressed fields, and the bytes of their frames.
+    compression: CompressionRecord,
     is_v3: bool,
     payload: BufReader<File>,
 }
@@ -205,10 +162,12 @@ impl CheckpointFile {
             read_header(version, &header).map_err(unreadable)?;
         let mut views = ViewRecords::new();
         let mut limited = None;
+        let mut compression = CompressionRecord::default();
         let sequences = SequenceParts::take(&mut parts).map_err(|why| refused(&why))?;
         for (name, part) in &parts {
             match name.as_str() {
                 VIEWS => views = postcard::from_bytes(part).map_err(unreadable)?,
+                COMPRESSION => compression = postcard::from_bytes(part).map_err(unreadable)?,
                 LIMITER => limited = Some(postcard::from_bytes(part).map_err(unreadable)?),
                 _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
             }
@@ -223,6 +182,7 @@ impl CheckpointFile {
             views,
             limited,
             sequences,
+            compression,
             is_v3,
             payload,
         };
@@ -246,7 +206,13 @@ impl CheckpointFile {
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
         let limit = settings.first().map_or(0, |settings| settings.max_times_sampled);
         let numbers = numbers_per_entry(limit, &self.views) * size_of::<u32>();
-        let row = (spec.entry_size() + size_of::<EntryWeight>() + numbers) as u64;
+        let (compression, frames) = &self.compression;
+        if !compression.is_valid(&spec) {
+            return Err(self.refused("a compression that contradicts itself"));
+        }
+        let compressed: usize = compression.fields().map(|(field, _)| spec[field].nbytes()).sum();
+        let plain = spec.entry_size() - compressed;
+        let row = (plain + size_of::<EntryWeight>() + numbers) as u64;
         let lengths = episodes.iter().map(|record| (record.length, record.final_state));
         let actions =
             lengths.clone().map(|(length, last)| u64::from(length) - u64::from(last && length > 0));
@@ -254,7 +220,7 @@ impl CheckpointFile {
         let size = entries
             .checked_mul(row)
             .zip(states)
-            .and_then(|(rows, states)| rows.checked_add(states));
+            .and_then(|(rows, states)| rows.checked_add(states)?.checked_add(*frames));
         if size.and_then(|size| size.checked_add(CHECKSUM as u64)) != Some(payload) {
             return Err(self.refused("a file that was cut short or added to"));
         }
@@ -318,6 +284,11 @@ impl CheckpointFile {
         self.sequences.recurrent.as_ref()
     }
 
+    /// Which fields the memory compressed.
+    pub fn compression(&self) -> &Compression {
+        &self.compression.0
+    }
+
     /// The rate limiter that the memory had.
     pub fn limiter(&self) -> Option<&RateLimiter> {
         self.limited.as_ref().map(|limited| &limited.limiter)
@@ -333,7 +304,14 @@ impl CheckpointFile {
         let spec = EntrySpec::new(self.memory.fields.clone())?;
         let max_step = self.memory.max_step as usize;
         let (rng, recurrent) = (self.memory.rng.clone(), self.sequences.recurrent.clone());
-        let mut memory = Memory::with_recurrent(spec, recurrent, max_step, rng, overcommit)?;
+        let mut memory = Memory::with_parts(
+            spec,
+            self.compression.0.clone(),
+            recurrent,
+            max_step,
+            rng,
+            overcommit,
+        )?;
         let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
         memory.set_settings(Settings::clone(&settings[0]))?;
         for (view, largest) in &self.views {
@@ -413,6 +391,17 @@ impl CheckpointFile {
                 checksum.update(rows);
             }
         }
+        read_frames(memory, index, &mut self.compression.1, |bytes| {
+            self.payload
+                .read_exact(bytes)
+                .map_err(|error| Error::file(Path::new(&self.path), &error))?;
+            checksum.update(bytes);
+            Ok(())
+        })
+        .map_err(|error| match error {
+            Error::State(why) => self.refused(&why),
+            other => other,
+        })?;
         memory.restore_states(index, |bytes| {
             self.fill(bytes)?;
             checksum.update(bytes);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
+use crate::replay::checkpoint_entries::frames_size;
+use crate::replay::compression::Compression;
 use crate::replay::episode::Totals;
 use crate::replay::memory::Memory;
 use crate::replay::sequence_parts::SequenceParts;
@@ -21,6 +23,10 @@ pub type Parts = Vec<(String, Vec<u8>)>;
 
 /// The part with the rate limiter and its counts.
 pub const LIMITER: &str = "limiter";
+
+/// The part with the codecs of compressed fields, and the bytes that follow of those.
+pub const COMPRESSION: &str = "compression";
+pub type CompressionRecord = (Compression, u64);
 
 /// The part with the views: settings, and the largest weight that each gave.
 pub const VIEWS: &str = "views";
@@ -116,6 +122,10 @@ pub fn parts(memory: &Memory) -> postcard::Result<Parts> {
     let mut parts = SequenceParts::of(memory)?;
     if !records.is_empty() {
         parts.push((VIEWS.into(), postcard::to_stdvec(&records)?));
+    }
+    if let Some(compression) = memory.compression() {
+        let record: CompressionRecord = (compression.clone(), frames_size(memory));
+        parts.push((COMPRESSION.into(), postcard::to_stdvec(&record)?));
     }
     if let Some(limited) = &memory.limited {
         parts.push((LIMITER.into(), postcard::to_stdvec(limited)?));

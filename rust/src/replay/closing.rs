@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
+use crate::replay::compression::{EncodedRows, FrameStates};
 use crate::replay::entry_weight::{EntryWeight, mixed_errors, sampling_weights};
 use crate::replay::episode::{Bootstrap, Ending, Episode};
 use crate::replay::finite::{check_finite, check_finite_from_end, check_non_negative};
@@ -177,10 +178,29 @@ impl Memory {
         init_w: &[f64],
         options: &CloseOptions<'_>,
     ) -> Result<u64> {
+        self.add_encoded_episode(rows, None, recurrent, init_w, options)
+    }
+
+    /// Adds a closed episode whose compressed fields may have been encoded already. Fails as
+    /// [`Memory::add_episode_with`] does.
+    pub fn add_encoded_episode(
+        &mut self,
+        rows: EntryRows<'_>,
+        encoded: Option<EncodedRows>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+        options: &CloseOptions<'_>,
+    ) -> Result<u64> {
         let prepared = self.prepare_episode(rows, recurrent, init_w, options)?;
-        self.make_room(init_w.len() + usize::from(prepared.ending.final_state))?;
+        let compression = self.compression();
+        let encoded = compression.map(|compression| {
+            encoded.unwrap_or_else(|| compression.encode(&self.spec, rows, FrameStates::default()))
+        });
+        let last = usize::from(prepared.ending.final_state);
+        let bytes = encoded.as_ref().map_or(0, EncodedRows::nbytes) + self.storage.largest(last);
+        self.make_room_for(init_w.len() + last, bytes)?;
         let serial = self.open();
-        let first = self.add_with(serial, rows, recurrent, init_w)?;
+        let first = self.add_encoded(serial, rows, encoded, recurrent, init_w)?;
         let index = self.open_index(serial)?;
         self.commit(index, prepared, options);
         Ok(first)
@@ -284,9 +304,16 @@ impl Memory {
         for field in Field::ALL {
             self.storage.field_mut(field, slot).fill(0);
         }
-        self.storage.field_mut(Field::State, slot).copy_from_slice(entry.state);
+        self.write_value(index, Field::State, slot, entry.state);
         if let Some(info) = entry.info {
-            self.storage.field_mut(Field::Info, slot).copy_from_slice(info);
+            self.write_value(index, Field::Info, slot, info);
+        }
+        for field in [Field::Action, Field::Info] {
+            if self.storage.is_compressed(field)
+                && (field, entry.info.is_some()) != (Field::Info, true)
+            {
+                self.write_value(index, field, slot, &vec![0; self.spec[field].nbytes()]);
+            }
         }
         for (at, &value) in ending.bootstrap.iter().flatten().enumerate() {
             let bytes = (value as f32).to_ne_bytes();

@@ -1,7 +1,11 @@
-//! The rows of entries, how they are checked, and how they are appended to an open episode.
+//! The rows of entries: how they are checked, appended to an open episode, and read.
+
+use smallvec::SmallVec;
 
 use crate::error::{Error, Result, short};
+use crate::replay::compression::EncodedRows;
 use crate::replay::entry_weight::EntryWeight;
+use crate::replay::episode::Episode;
 use crate::replay::finite::check_finite;
 use crate::replay::memory::{EntryRows, Memory, WRITTEN};
 use crate::replay::recurrent::RecurrentSpec;
@@ -24,20 +28,35 @@ impl Memory {
         recurrent: Option<&[u8]>,
         init_w: &[f64],
     ) -> Result<u64> {
+        self.add_encoded(serial, rows, None, recurrent, init_w)
+    }
+
+    /// Appends entries whose compressed fields may have been encoded already. Fails as [`Self::add_with`] does.
+    pub fn add_encoded(
+        &mut self,
+        serial: u64,
+        rows: EntryRows<'_>,
+        encoded: Option<EncodedRows>,
+        recurrent: Option<&[u8]>,
+        init_w: &[f64],
+    ) -> Result<u64> {
         let index = self.open_index(serial)?;
         let first = self.episodes[index as usize].len();
         self.check_rows(rows, init_w, first)?;
         self.check_recurrent(recurrent, first, init_w.len())?;
-        self.make_room(init_w.len())?;
+        let encoded = self.encoded(serial, rows, encoded)?;
+        self.make_room_for(init_w.len(), encoded.as_ref().map_or(0, EncodedRows::nbytes))?;
         if let (Some(states), Some(bytes)) = (&mut self.recurrent, recurrent) {
             states.write(index, bytes, first, init_w.len());
         }
+        let mut runs = SmallVec::<[_; 2]>::new();
         let mut done = 0;
         while done < init_w.len() {
             let run = self.take(index, init_w.len() - done);
             let (slot, count) = (run.start as usize, run.len as usize);
             for (field, bytes) in WRITTEN.into_iter().zip(rows) {
                 let size = self.spec[field].nbytes();
+                // Does nothing for a compressed one.
                 self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
             }
             let weights = &mut self.weights[slot..slot + count];
@@ -45,6 +64,10 @@ impl Memory {
                 *entry = EntryWeight { base: weight as f32, weight: 0.0 };
             }
             done += count;
+            runs.push(run);
+        }
+        if let (Some(fields), Some(encoded)) = (&mut self.storage.compressed, encoded) {
+            fields.append(index, &runs, encoded);
         }
         Ok(self.id(serial, first as u32))
     }
@@ -88,5 +111,23 @@ impl Memory {
         count: usize,
     ) -> Result<()> {
         self.recurrent.as_ref().map_or(Ok(()), |stored| stored.check(states, first, count))
+    }
+
+    /// Copies one field of an episode's entries into `out`.
+    pub fn read(&self, episode: &Episode, field: Field, out: &mut [u8]) {
+        let size = self.spec[field].nbytes();
+        let compressed = self.storage.compressed.as_ref();
+        if let Some(column) = compressed.and_then(|fields| fields.column(field)) {
+            let mut reader = column.reader();
+            for (slot, out) in episode.slots().zip(out.chunks_exact_mut(size)) {
+                out.copy_from_slice(reader.value(column.place(slot as u32)));
+            }
+            return;
+        }
+        for extent in episode.extents() {
+            let (start, count) = (extent.run.start as usize, extent.run.len as usize);
+            let out = &mut out[extent.first as usize * size..][..count * size];
+            self.storage.read_run(field, start, count, out);
+        }
     }
 }

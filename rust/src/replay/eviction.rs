@@ -16,19 +16,39 @@ impl Memory {
     /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
     /// open episodes leave no room.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
-        self.check_room(count)?;
-        while self.num_entry() + count > self.max_step() && self.evict_next() {}
+        self.make_room_for(count, self.storage.largest(count))
+    }
+
+    /// The same for entries whose compressed values take so many bytes.
+    pub(super) fn make_room_for(&mut self, count: usize, bytes: u64) -> Result<()> {
+        self.check_room_for(count, bytes)?;
+        while (self.num_entry() + count > self.max_step() || self.storage.exceeds_limit(bytes))
+            && self.evict_next()
+        {}
         Ok(())
     }
 
     /// Fails with [`Error::State`] when `count` entries do not fit beside those of open episodes.
     pub(super) fn check_room(&self, count: usize) -> Result<()> {
+        self.check_room_for(count, self.storage.largest(count))
+    }
+
+    fn check_room_for(&self, count: usize, bytes: u64) -> Result<()> {
         if self.used_by_open + count > self.max_step() {
             return Err(Error::State(format!(
                 "no room for {count} more: open episodes hold {} of max_step={} entries; close or abort \
                  one, or make a larger memory",
                 self.used_by_open,
                 self.max_step()
+            )));
+        }
+        let Some(fields) = &self.storage.compressed else { return Ok(()) };
+        let (open, limit) = (fields.open_bytes(), fields.limit);
+        if open.saturating_add(bytes) > limit {
+            return Err(Error::State(format!(
+                "no room for {count} more, whose compressed fields take up to {bytes} bytes: open \
+                 episodes hold {open} of {limit} bytes (max_bytes); close or abort one, or make a \
+                 larger memory"
             )));
         }
         Ok(())

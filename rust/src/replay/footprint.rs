@@ -1,5 +1,6 @@
 //! How many bytes a memory takes.
 
+use crate::replay::compression::Compression;
 use crate::replay::episode::{Episode, INLINE_BOOTSTRAP};
 use crate::replay::recurrent::RecurrentSpec;
 use crate::spec::EntrySpec;
@@ -16,14 +17,29 @@ const EPISODE_BYTES: usize = size_of::<Episode>() + 2 * size_of::<u32>() + (16 +
 /// Bytes that the allocator takes for itself per allocation.
 const ALLOCATION_OVERHEAD: usize = 16;
 
-/// Bytes of `max_step` entries and of the most episodes that they can be: one per slot. Longer episodes take less.
-pub fn nbytes(spec: &EntrySpec, recurrent: Option<&RecurrentSpec>, max_step: usize) -> u128 {
+/// Bytes per episode and compressed field: the list of its chunks, and the chunk.
+const FRAME_LOG_BYTES: usize =
+    80 + ALLOCATION_OVERHEAD + size_of::<u32>() + 32 + ALLOCATION_OVERHEAD;
+
+/// Bytes of `max_step` entries, without compressed values, and of the most episodes that they can be: one per slot. Longer
+/// episodes take less.
+pub fn nbytes(
+    spec: &EntrySpec,
+    compression: &Compression,
+    recurrent: Option<&RecurrentSpec>,
+    max_step: usize,
+) -> u128 {
     let mut episode = EPISODE_BYTES;
+    let mut entry_size = spec.entry_size();
+    for (field, _) in compression.fields() {
+        entry_size = entry_size - spec[field].nbytes() + size_of::<u64>();
+        episode += FRAME_LOG_BYTES;
+    }
     let dims = spec.reward_dims();
     if dims > INLINE_BOOTSTRAP {
         episode += dims * size_of::<f64>() + ALLOCATION_OVERHEAD;
     }
-    let slots = (spec.entry_size() + SLOT_BYTES) as u128 * max_step as u128;
+    let slots = (entry_size + SLOT_BYTES) as u128 * max_step as u128;
     let states = recurrent.map_or(0, |spec| spec.nbytes(max_step));
     slots + states + episode as u128 * (max_step as u128 + EMPTY_EPISODES as u128)
 }

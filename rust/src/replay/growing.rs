@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::replay::compression::Compression;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending, EntryRef};
 use crate::replay::memory::Memory;
@@ -121,9 +122,10 @@ impl Memory {
 
     /// Fails with [`Error::Value`] when something counts or draws entries by rules that steps of open episodes would break:
     /// limits of draws or of rates, views, recurrent states, an order of draws, or evictions in another order than that of
-    /// closing.
+    /// closing. So it does where fields are compressed that are written after the entry has a slot.
     pub fn check_can_grow(&self) -> Result<()> {
         let settings = &self.settings;
+        let mut compressed = self.compression().into_iter().flat_map(Compression::fields);
         let got = if self.limiter().is_some() {
             "one with a limiter".into()
         } else if !self.views().is_empty() {
@@ -136,11 +138,13 @@ impl Memory {
             format!("sampler='{}'", settings.sampler)
         } else if settings.remover != Remover::Fifo {
             format!("remover='{}'", settings.remover)
+        } else if let Some((field, _)) = compressed.find(|(field, _)| *field != Field::State) {
+            format!("one that compresses {}", field.name())
         } else {
             return Ok(());
         };
-        let expected = "one without limiter, views, recurrent states and max_times_sampled, with sampler \
-                        'uniform' or 'prioritized' and remover 'fifo'";
+        let expected = "one without limiter, views, recurrent states, max_times_sampled and compressed \
+                        actions or infos, with sampler 'uniform' or 'prioritized' and remover 'fifo'";
         Err(Error::value("memory", expected, got))
     }
 
@@ -170,7 +174,7 @@ impl Memory {
         let episode = &self.episodes[index as usize];
         frames.rev().enumerate().all(|(back, frame)| {
             let slot = episode.len().checked_sub(back + 1).map(|step| episode.slot_of(step as u32));
-            slot.is_some_and(|slot| self.storage.field(Field::State, slot) == frame)
+            slot.is_some_and(|slot| self.holds(Field::State, slot, frame))
         })
     }
 
@@ -223,7 +227,7 @@ impl Memory {
         for field in [Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Qvest] {
             self.storage.field_mut(field, slot).fill(0);
         }
-        self.storage.field_mut(Field::State, slot).copy_from_slice(state);
+        self.write_value(index, Field::State, slot, state);
         self.storage.field_mut(Field::Info, slot).copy_from_slice(info);
         self.weights[slot] = EntryWeight::default();
     }

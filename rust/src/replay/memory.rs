@@ -11,6 +11,7 @@ use crate::available_memory::available_memory;
 use crate::error::{Error, Result};
 use crate::replay::age_order::AgeOrder;
 use crate::replay::anchors::Anchors;
+use crate::replay::compression::Compression;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
 use crate::replay::footprint::nbytes;
@@ -23,14 +24,8 @@ use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
 use crate::replay::view::View;
-use crate::spec::{EntrySpec, Field};
-
-/// The fields of an entry that a writer sets; qvest is computed.
-pub const WRITTEN: [Field; 6] =
-    [Field::State, Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Info];
-
-/// The bytes of each written field, in the order of [`WRITTEN`], entry after entry.
-pub type EntryRows<'a> = [&'a [u8]; WRITTEN.len()];
+use crate::spec::EntrySpec;
+pub use crate::spec::{EntryRows, WRITTEN};
 
 /// Slots that a writer takes ahead of need, so that episodes written side by side stay in few pieces.
 const RESERVE: u32 = 64;
@@ -40,7 +35,7 @@ const RESERVE: u32 = 64;
 pub struct Memory {
     pub(super) spec: EntrySpec,
     pub(super) settings: Arc<Settings>,
-    capacity: usize,
+    pub(super) capacity: usize,
     used: usize,
     pub(super) used_by_open: usize,
     pub(super) storage: Storage,
@@ -91,18 +86,21 @@ impl Memory {
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        Self::with_recurrent(spec, None, max_step, rng, overcommit)
+        Self::with_parts(spec, Compression::default(), None, max_step, rng, overcommit)
     }
 
-    /// A memory that stores recurrent states too. Fails as [`Self::new`] does.
-    pub fn with_recurrent(
+    /// A memory that compresses fields, or stores recurrent states too. Fails as [`Self::new`] does, and with
+    /// [`Error::Value`] for a limit of compressed bytes that not even one entry fits into.
+    pub fn with_parts(
         spec: EntrySpec,
+        compression: Compression,
         recurrent: Option<RecurrentSpec>,
         max_step: usize,
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        let needed = nbytes(&spec, recurrent.as_ref(), max_step);
+        let fixed = nbytes(&spec, &compression, recurrent.as_ref(), max_step);
+        let needed = fixed + u128::from(compression.max_bytes.unwrap_or(0));
         let available = if overcommit { u64::MAX } else { available_memory() };
         if !overcommit && needed > u128::from(available) {
             return Err(Error::Memory(format!(
@@ -113,13 +111,17 @@ impl Memory {
         let Some(slots) = u32::try_from(max_step).ok().filter(|&slots| slots < u32::MAX) else {
             return Err(Error::value("max_step", "at most 4294967294", max_step));
         };
+        // Without a limit, values that compress badly evict episodes rather than take more than there is.
+        let most = u64::try_from(compression.largest(&spec, max_step)).unwrap_or(u64::MAX);
+        let left = available.saturating_sub(u64::try_from(fixed).unwrap_or(u64::MAX));
+        let limit = most.min(compression.max_bytes.unwrap_or(left));
         let states = recurrent.map(|spec| RecurrentStates::new(spec, max_step)).transpose()?;
         Ok(Self {
             settings: Arc::new(Settings::new(spec.reward_dims())),
             capacity: max_step,
             used: 0,
             used_by_open: 0,
-            storage: Storage::new(&spec, max_step)?,
+            storage: Storage::new(&spec, compression, max_step, limit)?,
             entry_refs: MappedArray::new(max_step)?,
             weights: MappedArray::new(max_step)?,
             anchors: None,
@@ -331,6 +333,9 @@ impl Memory {
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
+        if let Some(fields) = &mut self.storage.compressed {
+            fields.close(index);
+        }
         self.count_inserts(actions);
         self.enqueue(index);
         self.evict_past_limits();
@@ -401,6 +406,9 @@ impl Memory {
         if let Some(states) = &mut self.recurrent {
             states.forget(index);
         }
+        if let Some(fields) = &mut self.storage.compressed {
+            fields.forget(index);
+        }
         for slots in episode.pieces() {
             self.entry_refs[slots].fill(0);
         }
@@ -408,22 +416,6 @@ impl Memory {
         self.open.retain(|&open| open != index);
         self.used -= episode.len();
         episode
-    }
-
-    /// Copies one field of an episode's entries into `out`.
-    pub fn read(&self, episode: &Episode, field: Field, out: &mut [u8]) {
-        let size = self.spec[field].nbytes();
-        for extent in episode.extents() {
-            let (start, count) = (extent.run.start as usize, extent.run.len as usize);
-            let out = &mut out[extent.first as usize * size..][..count * size];
-            self.storage.read_run(field, start, count, out);
-        }
-    }
-
-    /// Bytes for entries, weights and bookkeeping if every episode has one step.
-    pub fn nbytes(&self) -> u64 {
-        let recurrent = self.recurrent.as_ref().map(|states| &states.spec);
-        u64::try_from(nbytes(&self.spec, recurrent, self.capacity)).unwrap_or(u64::MAX)
     }
 }
 

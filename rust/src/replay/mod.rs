@@ -4,6 +4,7 @@
 //! |---|---|
 //! | which settings there are | [`settings`] |
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
+//! | which fields are compressed, how, and where | [`compression`], [`codec`] and `frame_encoder`; `compressed_fields`, each a [`compressed_column`]; how draws read those: `compressed_entries` |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
 //! | which episode is evicted | `eviction`, by weight with `removal_order` |
@@ -22,7 +23,7 @@
 //! | which slots are the oldest | `age_order` |
 //! | weights, counts and limits of several learners | [`view`], in a memory [`views`] |
 //! | how a learner corrects samples | [`importance`] |
-//! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`; [`restore`] |
+//! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`, `checkpoint_entries` and `replaced_file`; [`restore`] |
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
@@ -61,8 +62,14 @@ mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
+mod checkpoint_entries;
 mod checkpoint_header;
 pub mod closing;
+pub mod codec;
+pub mod compressed_column;
+mod compressed_entries;
+mod compressed_fields;
+pub mod compression;
 pub mod corrections;
 mod draw;
 pub mod drawable;
@@ -73,6 +80,7 @@ mod episode;
 mod eviction;
 pub(crate) mod finite;
 mod footprint;
+mod frame_encoder;
 mod free_slots;
 pub mod growing;
 pub mod importance;
@@ -84,6 +92,7 @@ mod power;
 pub mod rate_limiter;
 pub mod recurrent;
 mod removal_order;
+mod replaced_file;
 pub mod restore;
 pub mod returns;
 pub mod sampler;

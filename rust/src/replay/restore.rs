@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::error::{Error, Result};
 use crate::replay::checkpoint::CheckpointFile;
+use crate::replay::compression::Compression;
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::RateLimiter;
 use crate::replay::settings::Settings;
@@ -38,6 +39,11 @@ impl Memory {
         if file.max_step() != self.max_step() {
             let got = format!("max_step {}, and {} here", file.max_step(), self.max_step());
             return Err(Error::value("path", expected, got));
+        }
+        let none = Compression::default();
+        if file.compression() != self.compression().unwrap_or(&none) {
+            let expected = "a file of a memory with the same compress and max_bytes";
+            return Err(Error::value("path", expected, "another"));
         }
         if settings == SettingsOf::Neither {
             self.check_same_settings(&file)?;

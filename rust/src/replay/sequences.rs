@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
 use crate::replay::age_order::AgeOrder;
+use crate::replay::compression::Compression;
 use crate::replay::draw::{Drawn, TooFew};
 use crate::replay::episode::{EntryRef, Episode};
 use crate::replay::memory::Memory;
@@ -181,16 +182,31 @@ impl Memory {
         if draws.sequences.is_empty() {
             return;
         }
+        for field in self.compression().into_iter().flat_map(Compression::fields) {
+            let slots =
+                draws.sequences.iter().flat_map(|sequence| self.window_slots(sequence, draws.rows));
+            self.gather_compressed(field.0, slots, [&mut *parts[field.0.index()], &mut []]);
+        }
         // One sequence at a time: its records stay in the cache from field to field.
         for (at, sequence) in draws.sequences.iter().enumerate() {
             for field in Field::ALL {
                 let part = &mut parts[field.index()];
                 let size = part.len() / draws.sequences.len();
-                if size > 0 {
+                if size > 0 && !self.storage.is_compressed(field) {
                     self.gather_window(field, sequence, draws.rows, &mut part[at * size..][..size]);
                 }
             }
         }
+    }
+
+    /// The slot of each row of a sequence.
+    fn window_slots(&self, sequence: &Sequence, rows: usize) -> impl Iterator<Item = u32> {
+        let Window { lead, steps, .. } = &sequence.window;
+        let episode = &self.episodes[sequence.episode as usize];
+        (0..rows).map(move |row| {
+            let step = (steps.start + row.saturating_sub(*lead)).min(steps.end - 1);
+            episode.slot_of(step as u32) as u32
+        })
     }
 
     fn gather_window(&self, field: Field, sequence: &Sequence, rows: usize, out: &mut [u8]) {

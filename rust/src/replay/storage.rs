@@ -6,6 +6,8 @@
 use std::ops::Range;
 
 use crate::error::Result;
+use crate::replay::compressed_fields::CompressedFields;
+use crate::replay::compression::Compression;
 use crate::replay::mapped_array::MappedArray;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -27,14 +29,23 @@ pub struct Storage {
     locations: [FieldLocation; FIELDS],
     strides: Vec<usize>,
     columns: Vec<MappedArray<u8>>,
+    /// Fields that lie in no column here, where their size is 0.
+    pub(super) compressed: Option<Box<CompressedFields>>,
 }
 
 impl Storage {
-    /// Reserves `slots` rows. Fails with [`crate::error::Error::Memory`] when the system refuses.
-    pub fn new(spec: &EntrySpec, slots: usize) -> Result<Self> {
+    /// Reserves `slots` rows, of whose compressed fields the values take at most `limit` bytes. Fails with
+    /// [`crate::error::Error::Memory`] when the system refuses, with [`crate::error::Error::Value`] for a limit that no entry
+    /// fits into.
+    pub fn new(
+        spec: &EntrySpec,
+        compression: Compression,
+        slots: usize,
+        limit: u64,
+    ) -> Result<Self> {
         let mut locations = [FieldLocation { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
         let mut strides = vec![0];
-        for field in Field::ALL {
+        for field in Field::ALL.into_iter().filter(|&field| compression.codec(field).is_none()) {
             let size = spec[field].nbytes();
             let location = &mut locations[field.index()];
             location.size = size;
@@ -51,7 +62,12 @@ impl Storage {
         }
         let columns = strides.iter().map(|stride| MappedArray::new(stride.saturating_mul(slots)));
         let columns = columns.collect::<Result<_>>()?;
-        Ok(Self { locations, strides, columns })
+        let compressed = if compression.is_empty() {
+            None
+        } else {
+            Some(Box::new(CompressedFields::new(compression, spec, slots, limit)?))
+        };
+        Ok(Self { locations, strides, columns, compressed })
     }
 
     /// The number of columns: the record and one per large field.
@@ -187,5 +203,22 @@ impl Storage {
                 std::hint::black_box((record[start], record[start + stride - 1]));
             }
         }
+    }
+    /// Bytes that the compressed values of `count` entries take at most.
+    pub fn largest(&self, count: usize) -> u64 {
+        self.compressed.as_ref().map_or(0, |fields| fields.largest(count))
+    }
+
+    /// Whether compressed values would take more than their limit with so many bytes more.
+    pub fn exceeds_limit(&self, bytes: u64) -> bool {
+        let exceeds =
+            |fields: &CompressedFields| fields.bytes().saturating_add(bytes) > fields.limit;
+        self.compressed.as_deref().is_some_and(exceeds)
+    }
+
+    /// Whether a field lies in no column here.
+    #[inline]
+    pub fn is_compressed(&self, field: Field) -> bool {
+        self.compressed.as_ref().is_some_and(|fields| fields.column(field).is_some())
     }
 }

@@ -150,7 +150,7 @@ impl Memory {
         episode.slot_of(episode.ahead(step, steps)) as u32
     }
 
-    fn entry(&self, slot: u32) -> (&Episode, u32) {
+    pub(super) fn entry(&self, slot: u32) -> (&Episode, u32) {
         let entry = EntryRef(self.entry_refs[slot as usize]);
         (&self.episodes[entry.index()], entry.step())
     }
@@ -185,7 +185,9 @@ impl Memory {
     /// first.
     pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         let stack = self.settings.frame_stack;
-        if field != Field::State || stack == 1 {
+        if self.storage.is_compressed(field) {
+            self.gather_compressed(field, slots.iter().copied(), [out, &mut []]);
+        } else if field != Field::State || stack == 1 {
             self.storage.gather(field, slots, out);
         } else if self.spec[field].nbytes() > 0 {
             let size = self.spec[field].nbytes() * stack;
@@ -217,7 +219,7 @@ impl Memory {
 
     /// Whether `count` slots from `slot` on hold the entry of a reference and those after it. Compares all of them: between
     /// two slots of an episode there may be as many of others as it has elsewhere.
-    fn are_consecutive(&self, entry: u64, slot: usize, count: usize) -> bool {
+    pub(super) fn are_consecutive(&self, entry: u64, slot: usize, count: usize) -> bool {
         let refs = self.entry_refs.get(slot..slot + count);
         refs.is_some_and(|refs| (entry..).zip(refs).all(|(expected, &found)| expected == found))
     }
@@ -225,12 +227,16 @@ impl Memory {
     /// Copies the fields of a batch, prev's and then next's, each into its part; parts of fields that are left out are
     /// empty.
     pub fn gather_all(&self, draws: &Draws, parts: &mut [&mut [u8]]) {
+        self.gather_all_compressed(draws, parts);
         // Few rows at a time, so that records read for one field are still in the cache for the others.
         for first in (0..draws.prev.len()).step_by(TOGETHER) {
             let rows = first..draws.prev.len().min(first + TOGETHER);
             self.storage.prefetch(&draws.prev[rows.clone()]);
             self.storage.prefetch(&draws.next[rows.clone()]);
             for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.is_empty()) {
+                if self.storage.is_compressed(Field::ALL[at % FIELDS]) {
+                    continue;
+                }
                 let slots = if at < FIELDS { &draws.prev } else { &draws.next };
                 let size = part.len() / slots.len();
                 let out = &mut part[rows.start * size..rows.end * size];

@@ -2,6 +2,7 @@
 
 use cogrs::error::Error;
 use cogrs::replay::closing::CloseOptions;
+use cogrs::replay::compression::Compression;
 use cogrs::replay::memory::{EntryRows, Memory, WRITTEN};
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, Field, FieldSpec};
@@ -41,6 +42,30 @@ pub fn spec_with(state_size: usize, values: &[usize]) -> EntrySpec {
 
 pub fn memory_of(spec: EntrySpec, capacity: usize, seed: u64) -> Memory {
     Memory::new(spec, capacity, rng(seed), true).unwrap()
+}
+
+/// The codecs of fields, and at most so many bytes for them.
+pub fn compression(
+    spec: &EntrySpec,
+    codes: &[(Field, &str)],
+    max_bytes: Option<u64>,
+) -> Compression {
+    let mut made = Compression::default();
+    made.max_bytes = max_bytes;
+    for (field, code) in codes {
+        made.set(spec, *field, code.parse().unwrap()).unwrap();
+    }
+    made
+}
+
+pub fn compressed_memory(
+    spec: EntrySpec,
+    codes: &[(Field, &str)],
+    max_bytes: Option<u64>,
+    capacity: usize,
+) -> Memory {
+    let compression = compression(&spec, codes, max_bytes);
+    Memory::with_parts(spec, compression, None, capacity, rng(capacity as u64), true).unwrap()
 }
 
 pub fn new_memory(capacity: usize) -> Memory {

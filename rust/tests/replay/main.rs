@@ -5,6 +5,7 @@
 mod cache;
 mod calls;
 mod checkpoint;
+mod compression;
 mod draw_model;
 mod fixtures;
 mod growing;

@@ -33,8 +33,14 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(state_size: usize, capacity: usize) -> Self {
+        let memory = memory_of(spec_with(state_size, &[DIMS]), capacity, capacity as u64);
+        Self::of(memory, state_size, capacity)
+    }
+
+    /// A memory without entries beside a model of it.
+    pub fn of(memory: Memory, state_size: usize, capacity: usize) -> Self {
         Self {
-            memory: memory_of(spec_with(state_size, &[DIMS]), capacity, capacity as u64),
+            memory,
             model: Model::new(capacity),
             state_size,
             made: 0,

@@ -10,7 +10,7 @@ use cogrs::replay::sequence_window::{Border, EpisodeLength, SequenceShape};
 use cogrs::replay::sequences::{SequenceDraws, SequenceFlags};
 use cogrs::spec::{FIELDS, Field, FieldSpec};
 
-use crate::fixtures::{Columns, bases, rng, set, spec_with};
+use crate::fixtures::{Columns, bases, compression, rng, set, spec_with};
 use crate::model::{DIMS, Entry};
 use crate::sequence_window::{naive_anchors, naive_rows};
 
@@ -59,10 +59,22 @@ pub struct Sequenced {
 
 impl Sequenced {
     pub fn new(state_size: usize, capacity: usize, period: usize) -> Self {
+        Self::compressed(state_size, capacity, period, &[])
+    }
+
+    /// A memory that compresses fields.
+    pub fn compressed(
+        state_size: usize,
+        capacity: usize,
+        period: usize,
+        codes: &[(Field, &str)],
+    ) -> Self {
         let field = FieldSpec::new("|u1", 1, &[RECURRENT]);
         let recurrent = RecurrentSpec { field, initial: INITIAL.into(), period };
         let spec = spec_with(state_size, &[DIMS]);
-        let memory = Memory::with_recurrent(spec, Some(recurrent), capacity, rng(1), true).unwrap();
+        let compression = compression(&spec, codes, None);
+        let memory =
+            Memory::with_parts(spec, compression, Some(recurrent), capacity, rng(1), true).unwrap();
         Self { memory, episodes: HashMap::new(), period, made: 0, last_shape: None }
     }
 

@@ -23,6 +23,14 @@ fn shape(length: usize, burn_in: usize, after: usize, period: usize) -> Sequence
     SequenceShape { length, burn_in, after, period, border: Border::Clip }
 }
 
+type Codes = &'static [(Field, &'static str)];
+
+fn codes() -> impl Strategy<Value = Codes> {
+    const LZ4: Codes = &[(Field::State, "lz4")];
+    const DELTA: Codes = &[(Field::State, "delta+zstd"), (Field::Info, "lz4")];
+    select(&[&[], LZ4, DELTA][..])
+}
+
 type Added = (usize, usize, bool, Option<f64>);
 
 fn added() -> impl Strategy<Value = Added> {
@@ -92,13 +100,14 @@ proptest! {
     #[test]
     fn drawn_sequences_equal_those_of_a_list_of_episodes(
         state_size in select(&[SMALL, LARGE][..]),
+        codes in codes(),
         capacity in 1..120_usize,
         period in 1..5_usize,
         numbers in (0.0..=1.0_f64, select(&[0.0, 0.5][..]), select(&[0.5, 1.0, 0.3][..]), 1..4_usize, 1..4_usize),
         added in vec(added(), 1..12),
         shapes in vec(shapes(6), 1..4),
     ) {
-        let mut sequenced = Sequenced::new(state_size, capacity, period);
+        let mut sequenced = Sequenced::compressed(state_size, capacity, period, codes);
         let (eta, epsilon, exponent, stack, multi_step) = numbers;
         sequenced.set_eta(eta, epsilon, exponent, stack);
         for (at, (actions, piece, last, bootstrap)) in added.into_iter().enumerate() {

@@ -8,10 +8,11 @@ use cogrs::replay::transition_writer::{Drawn, TransitionWriter, Transitions};
 use cogrs::replay::view::ViewSettings;
 use cogrs::spec::{EntrySpec, Field, FieldSpec};
 use proptest::prelude::*;
+use proptest::sample::select;
 
-use crate::fixtures::{config, memory_of, set};
+use crate::fixtures::{compressed_memory, config, memory_of, set};
 
-const FRAME: usize = 3;
+const FRAME: usize = 40;
 const GAMMA: f64 = 0.5;
 
 /// A step of one environment. Frames are made of numbers that no other step has.
@@ -32,6 +33,7 @@ struct Shape {
     steps: usize,
     capacity: usize,
     piece: usize,
+    codec: Option<&'static str>,
 }
 
 impl Shape {
@@ -47,7 +49,8 @@ impl Shape {
             field("<u8", 8, &[]),
         ]);
         let slots = self.capacity + self.piece + 2 * (self.stack + self.steps) + 4;
-        let mut memory = memory_of(spec.unwrap(), self.envs * slots, 1);
+        let codes: Vec<_> = self.codec.map(|code| (Field::State, code)).into_iter().collect();
+        let mut memory = compressed_memory(spec.unwrap(), &codes, None, self.envs * slots);
         set(&mut memory, |settings| {
             settings.sampler = Sampler::Uniform;
             settings.frame_stack = self.stack;
@@ -72,7 +75,7 @@ impl Added {
 
     fn frame(&mut self) -> Vec<u8> {
         self.frames += 1;
-        self.frames.to_ne_bytes()[..FRAME].to_vec()
+        [&self.frames.to_ne_bytes()[..], &[7; FRAME]].concat()[..FRAME].to_vec()
     }
 
     /// Makes a step of each environment from a byte of chance.
@@ -175,10 +178,11 @@ fn check_held(memory: &Memory, added: &Added) {
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
-    (1..4_usize, 1..4_usize, 1..4_usize, 1..30_usize, 0..8_usize).prop_map(
-        |(envs, stack, steps, capacity, more)| {
+    let codec = select(&[None, Some("lz4"), Some("delta+lz4")][..]);
+    (1..4_usize, 1..4_usize, 1..4_usize, 1..30_usize, 0..8_usize, codec).prop_map(
+        |(envs, stack, steps, capacity, more, codec)| {
             let piece = 2 * (stack + steps) + more;
-            Shape { envs, stack, steps, capacity, piece }
+            Shape { envs, stack, steps, capacity, piece, codec }
         },
     )
 }
@@ -216,7 +220,7 @@ proptest! {
 
 #[test]
 fn settings_that_change_draw_the_same_steps_of_a_growing_episode() {
-    let shape = Shape { envs: 1, stack: 2, steps: 2, capacity: 20, piece: 20 };
+    let shape = Shape { envs: 1, stack: 2, steps: 2, capacity: 20, piece: 20, codec: None };
     let mut memory = shape.memory();
     let mut writer = TransitionWriter::new(1, 20, 20, 0);
     let mut added = Added::new(shape);
@@ -233,7 +237,7 @@ fn settings_that_change_draw_the_same_steps_of_a_growing_episode() {
 
 #[test]
 fn frames_that_do_not_overlap_are_refused_and_nothing_is_added() {
-    let shape = Shape { envs: 1, stack: 2, steps: 1, capacity: 9, piece: 9 };
+    let shape = Shape { envs: 1, stack: 2, steps: 1, capacity: 9, piece: 9, codec: None };
     let mut memory = shape.memory();
     let mut writer = TransitionWriter::new(1, 9, 9, 0);
     let rows = Transitions {
@@ -262,7 +266,7 @@ fn frames_that_do_not_overlap_are_refused_and_nothing_is_added() {
 
 #[test]
 fn memory_without_room_for_open_episodes_is_an_error_and_nothing_is_added() {
-    let shape = Shape { envs: 1, stack: 1, steps: 1, capacity: 9, piece: 1000 };
+    let shape = Shape { envs: 1, stack: 1, steps: 1, capacity: 9, piece: 1000, codec: None };
     let spec = shape.memory().spec().clone();
     let mut memory = memory_of(spec, 6, 0);
     let mut writer = TransitionWriter::new(1, 9, 1000, 0);
@@ -287,7 +291,7 @@ fn memory_without_room_for_open_episodes_is_an_error_and_nothing_is_added() {
 #[test]
 fn memory_with_limits_views_or_other_orders_refuses_steps_and_is_unchanged() {
     let check = |change: fn(&mut Memory), named: &str| {
-        let shape = Shape { envs: 1, stack: 1, steps: 1, capacity: 20, piece: 20 };
+        let shape = Shape { envs: 1, stack: 1, steps: 1, capacity: 20, piece: 20, codec: None };
         let (mut memory, mut added) = (shape.memory(), Added::new(shape));
         let mut writer = TransitionWriter::new(1, 20, 20, 0);
         added.step(&[1]);

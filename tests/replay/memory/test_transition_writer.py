@@ -39,6 +39,7 @@ def add(writer: TransitionWriter, at: int) -> bool:
         ({"sampler": "fifo"}, "sampler='fifo'"),
         ({"sampler": "stratified"}, "sampler='stratified'"),
         ({"remover": "lifo"}, "remover='lifo'"),
+        ({"compress": {"info": "lz4"}}, "one that compresses info"),
     ],
 )
 def test_memory_that_open_episodes_would_miscount_is_refused(

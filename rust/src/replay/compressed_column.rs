@@ -1,0 +1,323 @@
+//! The compressed values of one field, by slot.
+//!
+//! Frames of an episode follow each other in chunks of its own, so they are freed together and a group is read in one go:
+//!
+//! ```text
+//! kind (2 bits) and size (30 bits) of the frame; of a delta frame how many bytes its key frame lies before it (u32); bytes
+//! ```
+//!
+//! A group lies in one chunk. A chunk that is large enough gets no further group.
+
+use crate::error::{Error, Result};
+use crate::replay::codec::Codec;
+use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GroupState, combine};
+use crate::replay::mapped_array::MappedArray;
+
+use slab::Slab;
+
+/// Bytes of a chunk, unless a single group takes more.
+const CHUNK: usize = 64 << 10;
+
+/// Bytes of a value at most: sizes of frames have 30 bits, and offsets of all frames of a group 32.
+pub const MAX_VALUE: usize = 1 << 28;
+
+/// Bytes that a frame takes beside its own, at most.
+pub const FRAME_HEAD: usize = 8;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColumnUse {
+    /// Values held.
+    pub values: u64,
+    /// Bytes of the values.
+    pub raw_bytes: u64,
+    /// Bytes that they take, without the 8 per slot that say where.
+    pub bytes: u64,
+}
+
+/// The frames of an episode.
+#[derive(Debug, Default)]
+struct FrameLog {
+    chunks: Vec<u32>,
+    values: u64,
+    bytes: u64,
+    /// Where the last key frame begins in the last chunk.
+    key: usize,
+    is_closed: bool,
+    state: GroupState,
+}
+
+/// The values of a field.
+#[derive(Debug)]
+pub(super) struct CompressedColumn {
+    pub codec: Codec,
+    /// Bytes of a value.
+    pub size: usize,
+    /// Where the frame of each slot begins: the chunk, and the offset there.
+    frames: MappedArray<u64>,
+    chunks: Slab<Vec<u8>>,
+    /// By the index of the episode.
+    logs: Vec<FrameLog>,
+    values: u64,
+    bytes: u64,
+    open_bytes: u64,
+}
+
+impl CompressedColumn {
+    pub fn new(codec: Codec, size: usize, slots: usize) -> Result<Self> {
+        let (chunks, logs) = (Slab::new(), Vec::new());
+        let frames = MappedArray::new(slots)?;
+        Ok(Self { codec, size, frames, chunks, logs, values: 0, bytes: 0, open_bytes: 0 })
+    }
+
+    /// Bytes that a value takes at most.
+    pub fn largest(&self) -> u64 {
+        (self.size + FRAME_HEAD) as u64
+    }
+
+    pub fn held(&self) -> ColumnUse {
+        let Self { values, bytes, size, .. } = *self;
+        ColumnUse { values, raw_bytes: values * size as u64, bytes }
+    }
+
+    /// The bytes of open episodes.
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes
+    }
+
+    /// What the next frame of an episode continues.
+    pub fn state(&self, index: u32) -> GroupState {
+        self.logs.get(index as usize).map(|log| log.state.clone()).unwrap_or_default()
+    }
+
+    pub fn encode(&self, index: u32, values: &[u8]) -> EncodedFrames {
+        EncodedFrames::new(self.codec, self.size, values, self.state(index))
+    }
+
+    /// Stores the next values of an episode in these slots.
+    pub fn append(
+        &mut self,
+        index: u32,
+        slots: impl Iterator<Item = usize>,
+        encoded: EncodedFrames,
+    ) {
+        let EncodedFrames { bytes, frames, state } = encoded;
+        let mut rest = &bytes[..];
+        for (slot, (kind, size)) in slots.zip(frames) {
+            let (frame, behind) = rest.split_at(size);
+            self.frames[slot] = self.push(index, kind, frame);
+            rest = behind;
+        }
+        self.log(index).state = state;
+    }
+
+    fn log(&mut self, index: u32) -> &mut FrameLog {
+        let index = index as usize;
+        if self.logs.len() <= index {
+            self.logs.resize_with(index + 1, FrameLog::default);
+        }
+        &mut self.logs[index]
+    }
+
+    fn push(&mut self, index: u32, kind: FrameKind, frame: &[u8]) -> u64 {
+        let head = if kind.is_key() { FRAME_HEAD / 2 } else { FRAME_HEAD };
+        let needed = head + frame.len();
+        self.log(index);
+        let log = &mut self.logs[index as usize];
+        let full = |chunk: &u32| self.chunks[*chunk as usize].len() + needed > CHUNK;
+        let number = match log.chunks.last() {
+            Some(&last) if !(kind.is_key() && full(&last)) => last,
+            last => {
+                if let Some(&last) = last {
+                    self.chunks[last as usize].shrink_to_fit();
+                }
+                let made = self.chunks.insert(Vec::new()) as u32;
+                log.chunks.push(made);
+                made
+            }
+        };
+        let chunk = &mut self.chunks[number as usize];
+        if chunk.len() + needed > CHUNK {
+            chunk.reserve_exact(needed);
+        }
+        let start = chunk.len();
+        chunk.extend_from_slice(&(frame.len() as u32 | (kind as u32) << 30).to_ne_bytes());
+        if kind.is_key() {
+            log.key = start;
+        } else {
+            chunk.extend_from_slice(&((start - log.key) as u32).to_ne_bytes());
+        }
+        chunk.extend_from_slice(frame);
+        log.values += 1;
+        log.bytes += needed as u64;
+        self.values += 1;
+        self.bytes += needed as u64;
+        self.open_bytes += needed as u64;
+        u64::from(number) << 32 | start as u64
+    }
+
+    /// Says that an episode gets no further values.
+    pub fn close(&mut self, index: u32) {
+        let Some(log) = self.logs.get_mut(index as usize) else { return };
+        log.state = GroupState::default();
+        log.is_closed = true;
+        self.open_bytes -= log.bytes;
+        if let Some(&last) = log.chunks.last() {
+            self.chunks[last as usize].shrink_to_fit();
+        }
+    }
+
+    /// Drops the values of an episode.
+    pub fn forget(&mut self, index: u32) {
+        let Some(log) = self.logs.get_mut(index as usize).map(std::mem::take) else { return };
+        for chunk in log.chunks {
+            self.chunks.remove(chunk as usize);
+        }
+        self.values -= log.values;
+        self.bytes -= log.bytes;
+        self.open_bytes -= if log.is_closed { 0 } else { log.bytes };
+    }
+
+    /// The kind and the bytes of the frame in a slot.
+    pub fn frame(&self, slot: usize) -> (FrameKind, &[u8]) {
+        let at = FrameRef(self.frames[slot]);
+        let chunk = &self.chunks[at.chunk()];
+        let head = FrameHead::at(chunk, at.offset());
+        (head.kind, &chunk[head.start..head.end])
+    }
+
+    pub fn reader(&self) -> FrameReader<'_> {
+        FrameReader { column: self, value: Vec::new(), difference: Vec::new(), at: None }
+    }
+
+    /// A number by which frames that lie together are adjacent when sorted.
+    #[inline]
+    pub fn place(&self, slot: u32) -> u64 {
+        self.frames[slot as usize]
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FrameRef(u64);
+
+impl FrameRef {
+    fn chunk(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+    fn offset(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+struct FrameHead {
+    kind: FrameKind,
+    /// Where the group begins.
+    key: usize,
+    start: usize,
+    end: usize,
+}
+
+impl FrameHead {
+    fn at(chunk: &[u8], offset: usize) -> Self {
+        let word = |at: usize| bytemuck::pod_read_unaligned::<u32>(&chunk[at..at + 4]);
+        let first = word(offset);
+        let kind = FrameKind::of_bits(first).unwrap_or(FrameKind::Raw);
+        let (key, start) = match kind {
+            FrameKind::Delta => (offset - word(offset + 4) as usize, offset + FRAME_HEAD),
+            _ => (offset, offset + FRAME_HEAD / 2),
+        };
+        Self { kind, key, start, end: start + (first & (u32::MAX >> 2)) as usize }
+    }
+}
+
+/// Reads values. Those of a group are decoded once when they are read in order.
+#[derive(Debug)]
+pub(super) struct FrameReader<'a> {
+    column: &'a CompressedColumn,
+    value: Vec<u8>,
+    difference: Vec<u8>,
+    /// The frame whose value `value` is.
+    at: Option<FrameRef>,
+}
+
+impl FrameReader<'_> {
+    /// The value whose frame lies at a [`CompressedColumn::place`].
+    pub fn value(&mut self, place: u64) -> &[u8] {
+        let column = self.column;
+        let wanted = FrameRef(place);
+        if self.at == Some(wanted) {
+            return &self.value;
+        }
+        let chunk = &column.chunks[wanted.chunk()][..];
+        let head = FrameHead::at(chunk, wanted.offset());
+        if head.kind == FrameKind::Raw && !column.codec.delta {
+            return &chunk[head.start..head.end];
+        }
+        let resumed = self.at.filter(|at| {
+            at.chunk() == wanted.chunk() && (head.key..wanted.offset()).contains(&at.offset())
+        });
+        let mut next = resumed.map_or(head.key, |at| FrameHead::at(chunk, at.offset()).end);
+        loop {
+            let found = FrameHead::at(chunk, next);
+            self.decode(&found, chunk);
+            if next == wanted.offset() {
+                break;
+            }
+            next = found.end;
+        }
+        self.at = Some(wanted);
+        &self.value
+    }
+
+    fn decode(&mut self, head: &FrameHead, chunk: &[u8]) {
+        let CompressedColumn { codec, size, .. } = *self.column;
+        let frame = &chunk[head.start..head.end];
+        self.value.resize(size, 0);
+        let decoded = match head.kind {
+            FrameKind::Raw => {
+                self.value.copy_from_slice(frame);
+                Ok(())
+            }
+            FrameKind::Key => codec.decompress(frame, &mut self.value),
+            FrameKind::Delta => {
+                self.difference.resize(size, 0);
+                codec.decompress(frame, &mut self.difference).map(|()| {
+                    combine(&mut self.value, &self.difference);
+                })
+            }
+        };
+        // Frames are made here, and those of files are decoded before they are stored.
+        assert!(decoded.is_ok(), "a frame that was stored cannot be decoded");
+    }
+}
+
+/// Decodes the frames of an episode in a file, in order.
+#[derive(Debug)]
+pub(super) struct FrameDecoder {
+    codec: Codec,
+    value: Vec<u8>,
+    difference: Vec<u8>,
+    frames: usize,
+}
+
+impl FrameDecoder {
+    pub fn new(codec: Codec, size: usize) -> Self {
+        Self { codec, value: vec![0; size], difference: vec![0; size], frames: 0 }
+    }
+
+    /// The value of the next frame. Fails with [`Error::State`] when the frame cannot be decoded.
+    pub fn next(&mut self, kind: FrameKind, frame: &[u8]) -> Result<&[u8]> {
+        let damaged = |_| Error::State("a file with a frame that cannot be decoded".into());
+        match kind {
+            FrameKind::Raw if frame.len() == self.value.len() => self.value.copy_from_slice(frame),
+            FrameKind::Key => self.codec.decompress(frame, &mut self.value).map_err(damaged)?,
+            FrameKind::Delta if self.frames > 0 && self.codec.delta => {
+                self.codec.decompress(frame, &mut self.difference).map_err(damaged)?;
+                combine(&mut self.value, &self.difference);
+            }
+            _ => return Err(Error::State("a file with a frame that cannot be decoded".into())),
+        }
+        self.frames += 1;
+        Ok(&self.value)
+    }
+}
