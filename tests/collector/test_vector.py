@@ -257,6 +257,7 @@ def test_wrappers_of_vectors_work() -> None:
         (lambda envs: envs.reset(seed=-1), ValueError, "seed: expected an integer >= 0, got -1"),
         (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer >= 0, got float"),
         (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 seeds, got 1"),
+        (lambda envs: envs.reset(seed="12"), TypeError, "seed: expected an integer >= 0, got str"),
         (lambda envs: envs.reset(options={"low": 0}), ValueError, "expected only reset_mask"),
         (
             lambda envs: envs.reset(options=3),
@@ -369,7 +370,7 @@ def test_interrupt_leaves_a_vector_that_goes_on() -> None:
     envs.close()
 
 
-@pytest.mark.parametrize("seed", [7, np.int64(7)])
+@pytest.mark.parametrize("seed", [7, np.int64(7), np.array(7)])
 def test_np_random_of_built_in_games_is_seeded_by_reset_as_in_gymnasium(seed: Any) -> None:
     envs = VectorEnv("cartpole", 3)
     envs.reset(seed=seed)

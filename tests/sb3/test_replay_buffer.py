@@ -38,6 +38,7 @@ ACTIONS = {
     "multi-discrete": spaces.MultiDiscrete([3, 5]),
 }
 FIELDS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+NESTED = spaces.Dict(outer=spaces.Dict(inner=BOX))
 
 
 def made(
@@ -357,6 +358,11 @@ def test_samples_are_normalized_by_the_environment() -> None:
         ),
         ({"optimize_memory_usage": 3}, TypeError, "optimize_memory_usage: expected True or False"),
         ({"size": 0}, ValueError, "buffer_size: expected an integer >= 1, got 0"),
+        ({"space": NESTED}, NotImplementedError, "Nested observation spaces are not supported"),
+        ({"space": spaces.Text(3)}, NotImplementedError, "observation space is not supported"),
+        ({"actions": spaces.Dict(a=BOX)}, NotImplementedError, "action space is not supported"),
+        # Of HerReplayBuffer, whose place it does not take.
+        ({"n_sampled_goal": 4}, TypeError, "unexpected keyword argument 'n_sampled_goal'"),
     ],
 )
 def test_wrong_argument_is_refused_by_name(

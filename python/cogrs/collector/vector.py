@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -297,7 +297,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             seed = self._seed
         seeds = self._seeds(seed)
         begins = {number: (seeds[number], options) for number in np.flatnonzero(mask).tolist()}
-        if not isinstance(seed, Sequence | np.ndarray):
+        if not _is_listed(seed):
             super().reset(seed=seeds[0])
         # The next call finishes a reset that Ctrl-C breaks off.
         self._begun = True
@@ -397,9 +397,16 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        if not isinstance(seed, Sequence | np.ndarray):
+        if not _is_listed(seed):
             first = check_integer("seed", seed, 0)
             return [first + number for number in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ValueError(f"seed: expected {self.num_envs} seeds, got {len(seed)}")
         return [None if each is None else check_integer("seed", each, 0) for each in seed]
+
+
+def _is_listed(seed: Any) -> TypeGuard[Sequence[int | None]]:
+    """Return whether a seed is one for each environment."""
+    if isinstance(seed, np.ndarray):
+        return bool(seed.ndim)
+    return isinstance(seed, Sequence) and not isinstance(seed, str | bytes)

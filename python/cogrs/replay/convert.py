@@ -208,10 +208,12 @@ def template_of(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
 def native(name: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str]:
     """Return a dtype in native byte order, and the same as text; errors as of `dtype_text`."""
     try:
-        made = dtype.newbyteorder("=")
+        native_dtype = dtype.newbyteorder("=")
     except TypeError as error:  # text of any length, and dtypes of other libraries
         expected = "a dtype of fixed size without objects"
         raise TypeError(f"{name}: expected {expected}, got {dtype}") from error
+    # The same object where it can be: NumPy compares different ones part by part, in each call.
+    made = dtype if dtype.isnative else native_dtype
     return made, dtype_text(made, name)
 
 

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as _ReplayBuffer
+from stable_baselines3.common.preprocessing import check_for_nested_spaces
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 
 from cogrs._core import ReplayMemory, TransitionWriter
@@ -132,6 +133,7 @@ class ReplayBuffer(_ReplayBuffer):
     ) -> None:
         check_integer("buffer_size", buffer_size, 1)
         check_integer("n_envs", n_envs, 1)
+        check_for_nested_spaces(observation_space)
         BaseBuffer.__init__(
             self, buffer_size, observation_space, action_space, device, n_envs=n_envs
         )

@@ -4,11 +4,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::python::args::{Normalize, integer, size, wrong_type};
@@ -24,6 +25,9 @@ use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::replay::transition_writer::{Drawn, TransitionWriter as Writer, Transitions};
 use crate::spec::{FIELDS, Field};
+
+/// A flag for each environment; of as many as most runs have, without an allocation.
+type Flags = SmallVec<[bool; 32]>;
 
 #[doc = stub_doc!(TransitionWriter)]
 #[pyclass(frozen, module = "cogrs._core")]
@@ -71,12 +75,16 @@ impl TransitionWriter {
         Ok(ValueBytes::Array(array.cast_into::<PyUntypedArray>()?))
     }
 
-    fn flags(&self, done: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    fn flags(&self, done: &Bound<'_, PyAny>) -> PyResult<Flags> {
         let py = done.py();
         let shape = PyTuple::new(py, [self.num_envs])?;
         let dtype = numpy::dtype::<bool>(py);
         let array = match done.cast_exact::<PyUntypedArray>() {
-            Ok(array) if is_plain(array, &dtype.clone().unbind(), &[], &[self.num_envs]) => {
+            Ok(array)
+                if array.shape() == [self.num_envs]
+                    && array.is_c_contiguous()
+                    && array.dtype().is_equiv_to(&dtype) =>
+            {
                 array.clone()
             }
             _ => {
@@ -95,8 +103,8 @@ impl TransitionWriter {
     }
 
     /// Whether each episode that ended was truncated and has not terminated.
-    fn truncated(&self, done: &[bool], infos: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        let mut truncated = vec![false; done.len()];
+    fn truncated(&self, done: &[bool], infos: &Bound<'_, PyAny>) -> PyResult<Flags> {
+        let mut truncated = Flags::from_elem(false, done.len());
         if !self.timeouts || !done.contains(&true) {
             return Ok(truncated);
         }

@@ -139,6 +139,18 @@ impl Episode {
         let after = self.extents.partition_point(|extent| extent.first <= step);
         self.extents[after - 1]
     }
+
+    /// The slots of the entries from the last to the first.
+    pub fn slots_backwards(&self) -> impl Iterator<Item = usize> + '_ {
+        let runs = self.extents.iter().rev().map(|extent| extent.run);
+        runs.flat_map(|run| (run.start as usize..run.end() as usize).rev())
+    }
+
+    /// The slot of the last entry, of an episode that has one.
+    #[inline]
+    pub fn last_slot(&self) -> usize {
+        self.extents[self.extents.len() - 1].run.end() as usize - 1
+    }
     pub fn slot_of(&self, step: u32) -> usize {
         let extent = self.extent_of(step);
         (extent.run.start + (step - extent.first)) as usize

@@ -1,10 +1,11 @@
 //! Which slots are free.
 //!
-//! Free slots queue first in, first out, as runs. With one writer that is a ring: slots are taken and freed in order. With
-//! several, each takes a run ahead of need, so that its episode stays contiguous; unwritten slots of such a reserve can be
-//! taken back, so that none is lost to it.
+//! They are taken in the order of their numbers, around and around, so with one writer they are a ring. With several, each
+//! takes a run ahead of need, so that its episode stays contiguous; unwritten slots of such a reserve can be taken back, so
+//! that none is lost to it. Freed runs join their neighbours: episodes of several writers lie between each other, and
+//! without that the runs would get shorter with each round, until an episode lay in as many pieces as it has steps.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// Adjacent slots `start .. start + len`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,46 +38,73 @@ impl SlotRun {
         Self { start: self.end(), len }
     }
 }
+
+/// Free slots as runs, no two of which are adjacent.
 #[derive(Debug)]
 pub struct FreeSlots {
-    runs: VecDeque<SlotRun>,
+    /// The length of each run, by its start.
+    runs: BTreeMap<u32, u32>,
+    /// The slot at which the search for the next ones begins.
+    next: u32,
 }
 
 impl FreeSlots {
     pub fn new(slots: u32) -> Self {
-        let mut free = Self { runs: VecDeque::new() };
+        let mut free = Self { runs: BTreeMap::new(), next: 0 };
         free.give_back(SlotRun { start: 0, len: slots });
         free
     }
 
-    /// Takes at most `count` adjacent slots, from the front.
+    /// Takes at most `count` adjacent slots, the next in the round.
     pub fn take(&mut self, count: u32) -> Option<SlotRun> {
-        let front = self.runs.front_mut()?;
-        let run = front.split_front(count);
-        if front.len == 0 {
-            self.runs.pop_front();
-        }
+        let (start, len) = self.upcoming()?;
+        // Slots freed right before the next one join its run, but are taken last.
+        let skipped = self.next.checked_sub(start).filter(|&skipped| skipped < len).unwrap_or(0);
+        let mut rest = SlotRun { start: start + skipped, len: len - skipped };
+        let run = rest.split_front(count);
+        self.runs.remove(&start);
+        self.insert(SlotRun { start, len: skipped });
+        self.insert(rest);
+        self.next = run.end();
         Some(run)
     }
 
-    /// Appends slots to the queue, to be taken last.
-    pub fn give_back(&mut self, run: SlotRun) {
-        match self.runs.back_mut() {
-            Some(back) if back.end() == run.start => back.len += run.len,
-            _ if run.len > 0 => self.runs.push_back(run),
-            _ => {}
+    /// The run that has the next slot, or else the first one behind it, around the end.
+    fn upcoming(&self) -> Option<(u32, u32)> {
+        let before = self.runs.range(..self.next).next_back();
+        let around = before.filter(|&(&start, &len)| start + len > self.next);
+        let behind = || self.runs.range(self.next..).next().or_else(|| self.runs.first_key_value());
+        around.or_else(behind).map(|(&start, &len)| (start, len))
+    }
+
+    /// Frees slots.
+    pub fn give_back(&mut self, mut run: SlotRun) {
+        if run.len == 0 {
+            return;
+        }
+        if let Some(len) = self.runs.remove(&run.end()) {
+            run.len += len;
+        }
+        if let Some((&start, len)) = self.runs.range_mut(..run.start).next_back()
+            && start + *len == run.start
+        {
+            *len += run.len;
+            return;
+        }
+        self.insert(run);
+    }
+
+    /// Frees slots that are taken next, as if they had not been taken.
+    pub fn put_back(&mut self, run: SlotRun) {
+        if run.len > 0 {
+            self.next = run.start;
+            self.give_back(run);
         }
     }
 
-    /// Returns slots to the front of the queue, as if they had not been taken.
-    pub fn put_back(&mut self, run: SlotRun) {
-        match self.runs.front_mut() {
-            Some(front) if run.end() == front.start => {
-                front.start = run.start;
-                front.len += run.len;
-            }
-            _ if run.len > 0 => self.runs.push_front(run),
-            _ => {}
+    fn insert(&mut self, run: SlotRun) {
+        if run.len > 0 {
+            self.runs.insert(run.start, run.len);
         }
     }
 }
@@ -111,8 +139,21 @@ mod tests {
         slots.put_back(SlotRun { start: 5, len: 0 });
         assert_eq!(slots.take(1), None);
         slots.give_back(SlotRun { start: 5, len: 2 });
+        slots.give_back(SlotRun { start: 8, len: 1 });
         slots.give_back(SlotRun { start: 7, len: 1 });
-        assert_eq!(slots.take(9), Some(SlotRun { start: 5, len: 3 }));
+        assert_eq!(slots.take(9), Some(SlotRun { start: 5, len: 4 }));
+        assert_eq!(slots.take(9), None);
+    }
+
+    #[test]
+    fn slots_freed_before_the_next_ones_are_taken_after_them() {
+        let mut slots = FreeSlots::new(9);
+        assert_eq!(slots.take(6), Some(SlotRun { start: 0, len: 6 }));
+        slots.give_back(SlotRun { start: 4, len: 2 });
+        assert_eq!(slots.take(2), Some(SlotRun { start: 6, len: 2 }));
+        assert_eq!(slots.take(9), Some(SlotRun { start: 8, len: 1 }));
+        assert_eq!(slots.take(9), Some(SlotRun { start: 4, len: 2 }));
+        assert_eq!(slots.take(9), None);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, Result};
 use crate::replay::compression::Compression;
 use crate::replay::entry_weight::EntryWeight;
@@ -17,6 +19,9 @@ use crate::replay::sampler::Sampler;
 use crate::replay::settings::{NewPriority, Remover};
 use crate::replay::transition::Draws;
 use crate::spec::Field;
+
+/// Slots whose leaves are set without an allocation.
+const INLINE_SLOTS: usize = 32;
 
 /// A step from the last state of a growing episode, as bytes of its fields.
 #[derive(Debug, Clone, Copy)]
@@ -65,14 +70,10 @@ impl Memory {
     pub fn grow(&mut self, growing: Growing, step: GrowingStep<'_>) -> Result<u32> {
         let index = self.growing_index(growing)?;
         self.make_room(1)?;
-        let episode = &self.episodes[index as usize];
-        let at = episode.len() - 1;
-        let slot = episode.slot_of(at as u32);
-        for (field, bytes) in
-            [(Field::Action, step.action), (Field::Reward, step.reward), (Field::Info, step.info)]
-        {
-            self.storage.field_mut(field, slot).copy_from_slice(bytes);
-        }
+        let slot = self.episodes[index as usize].last_slot();
+        let values =
+            [(Field::Action, step.action), (Field::Reward, step.reward), (Field::Info, step.info)];
+        self.storage.set(slot, &values, false);
         let factor = match self.settings.new_priority {
             NewPriority::Returns => 1.0,
             NewPriority::Max => self.largest,
@@ -90,13 +91,15 @@ impl Memory {
 
     /// Lets steps be drawn that were appended to growing episodes, by their slots. One call for many is faster.
     pub fn make_drawable(&mut self, slots: &[u32]) {
+        let (refs, weights): (&[u64], &[EntryWeight]) = (&self.entry_refs, &self.weights);
+        let stack = self.settings.unpadded_stack();
         let leaf = |&slot: &u32| {
             // An episode that is closed may be gone, and so may a stack be that is too short.
-            let entry = EntryRef(self.entry_refs[slot as usize]);
-            let stacked = || entry.step() as usize + 1 >= self.settings.unpadded_stack();
-            if entry.0 == 0 { 0.0 } else { self.weights[slot as usize].leaf(stacked()) }
+            let entry = EntryRef(refs[slot as usize]);
+            let stacked = || entry.step() as usize + 1 >= stack;
+            if entry.0 == 0 { 0.0 } else { weights[slot as usize].leaf(stacked()) }
         };
-        let mut leaves: Vec<f32> = slots.iter().map(leaf).collect();
+        let mut leaves: SmallVec<[f32; INLINE_SLOTS]> = slots.iter().map(leaf).collect();
         self.index.set_many(slots, &mut leaves);
     }
 
@@ -171,10 +174,9 @@ impl Memory {
         frames: impl DoubleEndedIterator<Item = &'a [u8]>,
     ) -> bool {
         let Ok(index) = self.growing_index(growing) else { return false };
-        let episode = &self.episodes[index as usize];
-        frames.rev().enumerate().all(|(back, frame)| {
-            let slot = episode.len().checked_sub(back + 1).map(|step| episode.slot_of(step as u32));
-            slot.is_some_and(|slot| self.holds(Field::State, slot, frame))
+        let mut slots = self.episodes[index as usize].slots_backwards();
+        frames.rev().all(|frame| {
+            slots.next().is_some_and(|slot| self.holds(Field::State, slot, frame))
         })
     }
 
@@ -207,11 +209,6 @@ impl Memory {
         all
     }
 
-    /// The steps from the entry in a slot to a later one of its episode.
-    pub(super) fn distance(&self, slot: u32, later: u32) -> u64 {
-        self.entry_refs[later as usize] - self.entry_refs[slot as usize]
-    }
-
     fn growing_index(&self, growing: Growing) -> Result<u32> {
         match self.episodes.get(growing.index as usize) {
             Some(found) if found.serial == growing.serial && found.ending.is_none() => {
@@ -224,11 +221,12 @@ impl Memory {
     /// Appends an entry that has only a state, and is not drawn; there is room.
     fn push_state(&mut self, index: u32, state: &[u8], info: &[u8]) {
         let slot = self.take(index, 1).start as usize;
-        for field in [Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Qvest] {
-            self.storage.field_mut(field, slot).fill(0);
+        let is_compressed = self.storage.is_compressed(Field::State);
+        let values = [(Field::Info, info), (Field::State, state)];
+        self.storage.set(slot, &values[..values.len() - usize::from(is_compressed)], true);
+        if is_compressed {
+            self.write_value(index, Field::State, slot, state);
         }
-        self.write_value(index, Field::State, slot, state);
-        self.storage.field_mut(Field::Info, slot).copy_from_slice(info);
         self.weights[slot] = EntryWeight::default();
     }
 }

@@ -298,12 +298,13 @@ impl Memory {
     /// Takes at most `count` adjacent slots for the next entries of an open episode; there is room.
     pub(super) fn take(&mut self, index: u32, count: usize) -> SlotRun {
         let count = count as u32;
-        if self.episodes[index as usize].reserve.len == 0 {
+        let mut episode = &mut self.episodes[index as usize];
+        if episode.reserve.len == 0 {
             let run =
                 self.free_slots.take(count.max(RESERVE)).unwrap_or_else(|| self.take_back(index));
-            self.episodes[index as usize].reserve = run;
+            episode = &mut self.episodes[index as usize];
+            episode.reserve = run;
         }
-        let episode = &mut self.episodes[index as usize];
         let run = episode.reserve.split_front(count);
         let step = episode.len() as u64;
         episode.push(run);

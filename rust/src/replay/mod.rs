@@ -34,7 +34,7 @@
 //!
 //! **Slots.** A memory has slots `0 .. max_step`, one for each entry. One writer takes them in a ring. Several writers take
 //! up to 64 slots ahead each, so that their episodes stay in few pieces; when no slot is free, half of the largest unwritten
-//! reserve is taken back, so the last slot is as usable as the first. The oldest closed episode is evicted only when all
+//! reserve is taken back, so the last slot is as usable as the first. Freed slots join free neighbours. The oldest closed episode is evicted only when all
 //! slots hold entries.
 //!
 //! **Ids.** An entry's id is its episode's serial number and its step in one 64-bit number. Serial numbers are never

@@ -96,6 +96,33 @@ impl Storage {
         &mut self.columns[location.column][start..start + location.size]
     }
 
+    /// Sets fields of an entry, and with `zero` all others to zeros.
+    pub fn set(&mut self, slot: usize, values: &[(Field, &[u8])], zero: bool) {
+        let mut columns = self.columns.iter_mut().zip(&self.strides);
+        // Most fields are in the record: its place is computed once.
+        if let Some((column, &stride)) = columns.next() {
+            let record = &mut column[slot * stride..][..stride];
+            if zero {
+                record.fill(0);
+            }
+            for (field, value) in values {
+                let location = self.locations[field.index()];
+                if location.column == 0 {
+                    copy(&mut record[location.offset..][..location.size], value);
+                }
+            }
+        }
+        for (number, (column, &stride)) in (1..).zip(columns) {
+            let is_here =
+                |(field, _): &&(Field, &[u8])| self.locations[field.index()].column == number;
+            match values.iter().find(is_here) {
+                Some((_, value)) => column[slot * stride..][..stride].copy_from_slice(value),
+                None if zero => column[slot * stride..][..stride].fill(0),
+                None => {}
+            }
+        }
+    }
+
     pub fn read_run(&self, field: Field, slot: usize, count: usize, out: &mut [u8]) {
         let location = self.locations[field.index()];
         if location.size == 0 || count == 0 {
@@ -220,5 +247,16 @@ impl Storage {
     #[inline]
     pub fn is_compressed(&self, field: Field) -> bool {
         self.compressed.as_ref().is_some_and(|fields| fields.column(field).is_some())
+    }
+}
+
+/// Copies a value: with a constant size that is one or two moves instead of a call.
+#[inline]
+fn copy(out: &mut [u8], value: &[u8]) {
+    match value.len() {
+        4 => out.copy_from_slice(&value[..4]),
+        8 => out.copy_from_slice(&value[..8]),
+        16 => out.copy_from_slice(&value[..16]),
+        _ => out.copy_from_slice(value),
     }
 }

@@ -1,5 +1,7 @@
 //! The tree of weights in which draws look up their entries.
 
+use smallvec::SmallVec;
+
 use crate::error::Result;
 use crate::replay::mapped_array::{MappedArray, prefetch};
 
@@ -10,6 +12,9 @@ const WIDTH: usize = 16;
 const GROUPS: usize = 4;
 
 const CACHE_LINE: usize = 64;
+
+/// Nodes that an update visits without an allocation.
+const INLINE_NODES: usize = 32;
 
 /// A leaf: the weight of an entry, and whether it can be drawn.
 ///
@@ -137,9 +142,7 @@ impl SumTree {
             *leaf = weight;
         }
         for level in 0..self.sums.len() {
-            for node in nodes.clone() {
-                self.refresh(level, node);
-            }
+            self.refresh(level, nodes.clone());
             nodes = nodes.start / WIDTH..nodes.end.div_ceil(WIDTH);
         }
     }
@@ -149,9 +152,10 @@ impl SumTree {
     pub fn set_many(&mut self, leaves: &[u32], weights: &[f32]) -> bool {
         let mut switched = false;
         prefetch(&self.leaves, leaves.iter().copied());
-        let mut nodes = Vec::with_capacity(leaves.len());
+        let mut nodes = SmallVec::<[u32; INLINE_NODES]>::with_capacity(leaves.len());
+        let all: &mut [f32] = &mut self.leaves;
         for (&leaf, &weight) in leaves.iter().zip(weights) {
-            let old = std::mem::replace(&mut self.leaves[leaf as usize], weight);
+            let old = std::mem::replace(&mut all[leaf as usize], weight);
             // Learners send many errors that they sent before, and sums take most of the time.
             if old.to_bits() == weight.to_bits() {
                 continue;
@@ -174,21 +178,23 @@ impl SumTree {
                 nodes.clear();
                 nodes.extend(0..(below / WIDTH) as u32);
             }
-            for node in &mut nodes {
-                self.refresh(level, *node as usize);
-                *node /= WIDTH as u32;
-            }
+            self.refresh(level, nodes.iter().map(|&node| node as usize));
+            nodes.iter_mut().for_each(|node| *node /= WIDTH as u32);
         }
         switched
     }
 
-    fn refresh(&mut self, level: usize, node: usize) {
-        self.sums[level][node] = match level {
-            0 => groups(&self.leaves.as_chunks().0[node], |&leaf| drawn(leaf)),
-            _ => groups(&self.sums[level - 1].as_chunks().0[node], |&sum| sum),
+    /// Sums of nodes of a level, from their children.
+    fn refresh(&mut self, level: usize, nodes: impl Iterator<Item = usize>) {
+        let (below, rest) = self.sums.split_at_mut(level);
+        let sums: &mut [f64] = &mut rest[0];
+        if let Some(below) = below.last() {
+            let children = below.as_chunks().0;
+            nodes.for_each(|node| sums[node] = total(groups(&children[node], |&sum| sum)));
+        } else {
+            let children = self.leaves.as_chunks().0;
+            nodes.for_each(|node| sums[node] = total(groups(&children[node], |&leaf| drawn(leaf))));
         }
-        .iter()
-        .sum();
     }
 
     /// Finds the leaf of each target: leaf i for a target from the sum of the leaves before i up to that sum with leaf i.
@@ -212,6 +218,10 @@ fn groups<T>(children: &[T; WIDTH], weight: impl Fn(&T) -> f64) -> [f64; GROUPS]
         let [a, b, c, d] = std::array::from_fn(|at| weight(&children[group * GROUPS + at]));
         (a + b) + (c + d)
     })
+}
+
+fn total(groups: [f64; GROUPS]) -> f64 {
+    groups.iter().sum()
 }
 
 /// Moves every target from its node to the child under it.

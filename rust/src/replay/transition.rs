@@ -278,28 +278,37 @@ impl Memory {
     /// `gamma ^ k * r[t + k]`, and `gamma ^ n`, or 0 where the episode terminated within them. Then
     /// `returns + discounts * V(next)` is the n-step target (Sutton and Barto, *Reinforcement Learning*, equation 7.1).
     pub fn nstep(&self, draws: &Draws, returns: &mut [u8], discounts: &mut [u8]) {
-        let gamma: &[f64] = &self.settings.discount_factor;
-        let dims = gamma.len().max(1);
-        let mut powers = Powers::new(gamma);
-        let mut sums = vec![0.0; gamma.len()];
+        let dims = self.settings.discount_factor.len().max(1);
         let returns = returns.as_chunks_mut::<4>().0.chunks_exact_mut(dims);
         let discounts = discounts.as_chunks_mut::<4>().0.chunks_exact_mut(dims);
-        let ends = draws.prev.iter().zip(&draws.next);
-        for ((ends, returns), discounts) in ends.zip(returns).zip(discounts) {
-            let (prev, next) = (*ends.0 as usize, *ends.1 as usize);
-            let steps = (self.entry_refs[next] - self.entry_refs[prev]) as usize;
-            self.sum_rewards(prev, steps, &mut sums);
-            for (out, sum) in returns.iter_mut().zip(&sums) {
+        let mut rows = returns.zip(discounts);
+        self.each_nstep(draws, |nstep| {
+            let Some((returns, discounts)) = rows.next() else { return };
+            for (out, sum) in returns.iter_mut().zip(nstep.sums) {
                 *out = (*sum as f32).to_ne_bytes();
             }
-            let (episode, step) = self.entry(*ends.1);
-            if episode.terminates_at(step) {
+            if nstep.terminated {
                 discounts.fill(0f32.to_ne_bytes());
-                continue;
+                return;
             }
-            for (out, power) in discounts.iter_mut().zip(powers.of(steps)) {
+            for (out, power) in discounts.iter_mut().zip(nstep.discounts) {
                 *out = (*power as f32).to_ne_bytes();
             }
+        });
+    }
+
+    /// Calls `each` with what lies between the prev and the next of each row, in order.
+    pub(super) fn each_nstep(&self, draws: &Draws, mut each: impl FnMut(Nstep<'_>)) {
+        let gamma: &[f64] = &self.settings.discount_factor;
+        let mut powers = Powers::new(gamma);
+        let mut sums = vec![0.0; gamma.len()];
+        for (&prev, &next) in draws.prev.iter().zip(&draws.next) {
+            let from = self.entry_refs[prev as usize];
+            let steps = (self.entry_refs[next as usize] - from) as usize;
+            self.sum_rewards(prev as usize, steps, &mut sums);
+            let (episode, step) = self.entry(next);
+            let terminated = episode.terminates_at(step);
+            each(Nstep { sums: &sums, discounts: powers.of(steps), terminated });
         }
     }
 
@@ -321,6 +330,17 @@ impl Memory {
         let (episode, first) = self.entry(slot as u32);
         (first..first + steps as u32).rev().for_each(|step| add(episode.slot_of(step)));
     }
+}
+
+/// What lies between an entry and the one `multi_step` steps later, a number per reward dimension.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nstep<'a> {
+    /// Discounted sums of the rewards.
+    pub sums: &'a [f64],
+    /// The discount factors to the power of the steps.
+    pub discounts: &'a [f64],
+    /// Whether the episode terminated by then.
+    pub terminated: bool,
 }
 
 /// Powers of the discount factors, computed on demand.

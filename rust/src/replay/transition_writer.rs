@@ -85,15 +85,15 @@ impl Drawn<'_> {
             write_floats(discounts, std::iter::repeat(gamma as f32));
         } else {
             memory.gather_all(draws, &mut parts);
-            memory.nstep(draws, returns, discounts);
-            let ended = memory.terminated(&draws.next);
-            write_floats(terminated, ended.map(|ended| f32::from(u8::from(ended))));
-            let steps = draws
-                .prev
-                .iter()
-                .zip(&draws.next)
-                .map(|(&prev, &next)| memory.distance(prev, next));
-            write_floats(discounts, steps.map(|steps| gamma.powi(steps as i32) as f32));
+            let [terminated, returns, discounts] =
+                [terminated, returns, discounts].map(|part| part.as_chunks_mut::<4>().0.iter_mut());
+            let mut rows = terminated.zip(returns).zip(discounts);
+            memory.each_nstep(draws, |nstep| {
+                let Some(((terminated, returns), discount)) = rows.next() else { return };
+                *terminated = f32::from(u8::from(nstep.terminated)).to_ne_bytes();
+                *returns = (nstep.sums[0] as f32).to_ne_bytes();
+                *discount = (nstep.discounts[0] as f32).to_ne_bytes();
+            });
         }
     }
 }

@@ -219,6 +219,27 @@ proptest! {
 }
 
 #[test]
+fn episodes_of_many_environments_stay_in_few_pieces_however_often_the_ring_goes_round() {
+    let shape = Shape { envs: 8, stack: 1, steps: 1, capacity: 500, piece: 200 };
+    let mut memory = shape.memory();
+    let mut writer = TransitionWriter::new(8, 500, 200, 0);
+    let mut added = Added::new(shape);
+    let mut chance = 1_u32;
+    for _ in 0..10 * 500 {
+        let ends: [u8; 8] = std::array::from_fn(|_| {
+            chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // One of twenty is a multiple of five, which ends an episode.
+            if (chance >> 16).is_multiple_of(20) { 5 } else { 1 }
+        });
+        added.step(&ends);
+        added.add_to(&mut memory, &mut writer);
+    }
+    let pieces: usize = memory.closed_episodes().map(|episode| episode.pieces().count()).sum();
+    assert!(memory.num_episode() > 100);
+    assert!(pieces < 3 * memory.num_episode(), "{pieces} of {} episodes", memory.num_episode());
+}
+
+#[test]
 fn settings_that_change_draw_the_same_steps_of_a_growing_episode() {
     let shape = Shape { envs: 1, stack: 2, steps: 2, capacity: 20, piece: 20, codec: None };
     let mut memory = shape.memory();

@@ -42,6 +42,8 @@ LEAVES = st.one_of(
     ARRAYS,
     DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, 1)).map(lambda array: array[0]),
 )
+NUMBERS = DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, st.integers(0, 3)).map(list))
+"""NumPy's own numbers, several of the same type."""
 HASHABLE = st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.binary())
 VALUES = st.recursive(
     LEAVES,
@@ -50,6 +52,8 @@ VALUES = st.recursive(
         st.lists(inner).map(tuple),
         st.dictionaries(st.text(), inner),
         st.dictionaries(HASHABLE, inner),
+        NUMBERS,
+        NUMBERS.map(tuple),
         st.lists(ARRAYS.map(lambda array: array[..., None][..., 0])).map(tuple),
         st.sets(HASHABLE),
         st.frozensets(HASHABLE),

@@ -20,6 +20,8 @@ _CONTAINERS: dict[str, type[Any]] = {each.__name__: each for each in (list, tupl
 _GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _KINDS = "?biufcmMSU"
 """Kinds of dtypes whose arrays are their bytes."""
+_NUMBERS = "?biufc"
+"""Those of them whose numbers have a dtype by their type alone."""
 
 
 def to_bytes(value: Any) -> bytes:
@@ -80,6 +82,11 @@ def _packed_sequence(name: str, value: list[Any] | tuple[Any, ...], blocks: list
         ):
             blocks.extend(each.tobytes() for each in value)
             return ["rows", name, dtype.str, [len(value), *shape]]
+    kind = kinds.pop()
+    if not kinds and issubclass(kind, np.generic) and np.dtype(kind).kind in _NUMBERS:
+        # Such as the actions of several environments.
+        blocks.append(np.array(value).tobytes())
+        return ["numbers", name, np.dtype(kind).str, len(value)]
     return [name, *(_packed(each, blocks) for each in value)]
 
 
@@ -120,6 +127,9 @@ class _Reader:
         if kind == "plain":
             name, values = parts
             return _CONTAINERS[name](values)
+        if kind == "numbers":
+            name, dtype, count = parts
+            return _CONTAINERS[name](self._take(np.dtype(dtype), (count,)))
         if kind == "rows":
             name, dtype, shape = parts
             array = self._take(np.dtype(dtype), tuple(shape))
