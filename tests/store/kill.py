@@ -10,14 +10,14 @@ from cogrs.store import open_store
 from tests.program import program
 
 WRITES = """
-import sys, time
+import asyncio, sys, time
 from cogrs.store.location import Location
-from cogrs.store.writer import StoreWriter
+from cogrs.store.writer import open_writer
 from tests.store.trials import params, sample, DONE
 
 folder, postgres, name = sys.argv[1:]
 from pathlib import Path
-writer = StoreWriter(Location(Path(folder), postgres))
+writer = asyncio.run(open_writer(Location(Path(folder), postgres)))
 print("ready", flush=True)
 number = 0
 running = {}

@@ -13,6 +13,7 @@ No trial waits for it. A trial of which samples were dropped is partial.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -42,6 +43,37 @@ _LOOK = 0.05
 """Seconds between two looks at the queue. A wake-up per sample would cost more than the sample."""
 _OVERHEAD = 512
 """Bytes that are counted for a sample beside those of its message."""
+
+
+START_PATIENCE = 10.0
+"""Seconds in which the database of an index has to be there, when an orchestrator starts."""
+_START_PAUSE = 0.2
+
+
+async def open_writer(location: Location, patience: float = START_PATIENCE) -> StoreWriter:
+    """Open a store, on a thread, as trials of killed orchestrators may be taken in first.
+
+    Args:
+        location: Where it is.
+        patience: Seconds to wait for the database of its index, which may be restarting.
+
+    Raises:
+        ConnectionError: The database was not there in this time.
+        ImportError, OSError, ValueError: As `StoreWriter`.
+    """
+    until = time.monotonic() + patience
+    told = False
+    while True:
+        try:
+            return await asyncio.to_thread(StoreWriter, location)
+        except ConnectionError as error:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            if not told:
+                _log.warning("cannot be reached, tried again for %.0f s: %s", left, error)
+            told = True
+        await asyncio.sleep(min(_START_PAUSE, left))
 
 
 class TrialWriter:
@@ -85,6 +117,7 @@ class StoreWriter:
             flush: Seconds between two writes to the journals.
 
         Raises:
+            ConnectionError: The database of its index cannot be reached now.
             ImportError: pyarrow is not installed, or psycopg for an index in PostgreSQL.
             OSError: It cannot be written.
             ValueError: Its index is of a newer version.
