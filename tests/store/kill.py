@@ -1,16 +1,26 @@
-"""Writers in processes of their own that are killed, and what their store has to hold then."""
+"""Writers in processes of their own that are killed, and what their store has to hold then.
+
+What is older than a second has to be there. A busy machine may not run a process for a second, so
+that is counted in beats of a thread of the writer's process, which sleeps as its store's does.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.store import open_store
 from tests.program import program
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cogrs.store import TrialRecord
+
 WRITES = """
-import asyncio, sys, time
+import asyncio, os, sys, threading, time
 from cogrs.store.location import Location
 from cogrs.store.writer import open_writer
 from tests.store.trials import params, sample, DONE
@@ -19,6 +29,13 @@ folder, postgres, name = sys.argv[1:]
 from pathlib import Path
 writer = asyncio.run(open_writer(Location(Path(folder), postgres)))
 print("ready", flush=True)
+
+def beat():
+    while True:
+        time.sleep(0.05)
+        os.write(1, b"beat\\n")
+
+threading.Thread(target=beat, daemon=True).start()
 number = 0
 running = {}
 while True:
@@ -31,7 +48,7 @@ while True:
     for key, each in list(running.items()):
         log, tick, last = each
         log.sample(sample(tick, last=DONE if tick == last else ""))
-        print(f"{time.time()} {key} {tick} {int(tick == last)}", flush=True)
+        os.write(1, f"{key} {tick} {int(tick == last)}\\n".encode())
         each[1] += 1
         if tick == last:
             log.close()
@@ -42,24 +59,48 @@ while True:
 """
 
 
-def killed(folder, seconds, postgres="", name="t"):
-    """Run a writer, kill it after some time; return what it told, and when it was killed."""
+_SECOND = 20
+"""Beats of a second."""
+
+
+class Told(NamedTuple):
+    """What a killed writer told of a sample.
+
+    Fields:
+        trial, tick, last: Its trial, its tick, and whether it was the last one.
+        beats: How many beats followed before the end.
+    """
+
+    trial: str
+    tick: int
+    last: bool
+    beats: int
+
+
+def killed(folder: Path, seconds: float, postgres: str = "", name: str = "t") -> list[Told]:
+    """Run a writer, kill it after some time; return what it told."""
     script = f"import sys; sys.argv[1:] = [{str(folder)!r}, {postgres!r}, {name!r}]\n{WRITES}"
     with program(script) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(seconds)
-        at = time.time()
         os.kill(process.pid, signal.SIGKILL)
-        out = process.stdout.read()
-    told = [line.split() for line in out.splitlines()[:-1]]
-    return [(float(when), trial, int(tick), last == "1") for when, trial, tick, last in told], at
+        lines = process.stdout.read().splitlines()[:-1]
+    told, beats = [], 0
+    for line in reversed(lines):
+        if line == "beat":
+            beats += 1
+        else:
+            trial, tick, last = line.split()
+            told.append(Told(trial, int(tick), last == "1", beats))
+    return told[::-1]
 
 
-def check(folder, told, at, postgres=""):
-    """Compare a store with what a killed writer told."""
-    old = [each for each in told if each[0] < at - 1.0]
-    ticks = {trial: tick for _, trial, tick, _ in old}
-    ended = {trial for _, trial, _, last in old if last}
+def check(folder: Path, told: list[Told], postgres: str = "") -> dict[str, TrialRecord]:
+    """Compare a store with what a killed writer told; return its trials."""
+    old = [each for each in told if each.beats >= _SECOND]
+    ticks = {each.trial: each.tick for each in old}
+    ended = {each.trial for each in old if each.last}
     where, files = (postgres, folder) if postgres else (folder, None)
     with open_store(where, files=files) as store:
         found = {each.trial_id: each for each in store.trials()}

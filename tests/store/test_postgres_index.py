@@ -181,14 +181,14 @@ def test_one_orchestrator_is_killed_and_the_server_restarts_while_another_goes_o
     threads = [threading.Thread(target=each) for each in (go_on, restart)]
     for thread in threads:
         thread.start()
-    told, at = killed(folder, chance.uniform(1.2, 2.5), postgres.url, name="other")
+    told = killed(folder, chance.uniform(1.2, 2.5), postgres.url, name="other")
     threads[1].join(60)
-    check(folder, told, at, postgres.url)
+    check(folder, told, postgres.url)
     stop.set()
     threads[0].join(60)
     writer.close(30.0)
     assert writer.lost == 0
-    found = check(folder, told, at, postgres.url)
+    found = check(folder, told, postgres.url)
     assert {name for name in found if name.startswith("mine")} == set(names)
     assert not any(found[name].partial for name in names)
 

@@ -133,11 +133,12 @@ def _may_pass(error: Any) -> bool:
     what is not known to last may pass.
     """
     if error.sqlstate is not None:
-        return error.sqlstate.startswith(_UNREACHABLE)
+        return bool(error.sqlstate.startswith(_UNREACHABLE))
     connection = error.pgconn
     if connection is not None and (connection.used_password or connection.needs_password):
         return False
-    return not any(each in str(error) for each in _LASTING)
+    text = str(error)
+    return not any(each in text for each in _LASTING)
 
 
 def _text(error: Exception) -> str:
