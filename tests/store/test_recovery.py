@@ -18,7 +18,7 @@ from cogrs.store.session import Session, unfinished
 from cogrs.store.writer import StoreWriter
 from tests.program import program
 from tests.store.kill import check, killed
-from tests.store.trials import DONE, open_trial, params, sample, samples
+from tests.store.trials import DONE, open_trial, params, sample, samples, serialized
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def left_behind(folder: Path, *trials) -> Session:
 @pytest.mark.parametrize("cut", [1, 7, 40, 200])
 def test_journal_that_was_cut_short_gives_the_samples_before_the_cut(folder, cut):
     trial = open_trial("t1")
-    trial.samples = [(each, 1) for each in samples(6)[:5]]
+    trial.samples = serialized(samples(6)[:5])
     with open_store(folder, create=True):
         session = left_behind(folder, trial)
     (journal,) = session.journals()
@@ -103,7 +103,7 @@ def test_journal_without_a_sample_leaves_no_trial(folder):
 
 def test_journal_of_a_trial_that_had_ended_gives_a_whole_trial(folder):
     trial = open_trial("t1")
-    trial.samples = [(each, 1) for each in samples(3)]
+    trial.samples = serialized(samples(3))
     with open_store(folder, create=True):
         left_behind(folder, trial)
     with open_store(folder) as store:
@@ -114,7 +114,7 @@ def test_journal_of_a_trial_that_had_ended_gives_a_whole_trial(folder):
 
 def test_file_whose_row_was_not_written_is_taken_in_and_its_journal_removed(folder):
     trial = open_trial("t1")
-    trial.samples = [(each, 1) for each in samples(3)]
+    trial.samples = serialized(samples(3))
     with open_store(folder, create=True):
         session = left_behind(folder, trial)
     trial.store(session, folder)

@@ -140,7 +140,7 @@ class StoreWriter:
         """Bytes of these samples."""
         self.lost = 0
         """Samples that were not written."""
-        self._queue: deque[tuple[OpenTrial, DatalogSample | None, int]] = deque()
+        self._queue: deque[tuple[OpenTrial, bytes | None]] = deque()
         self._open: dict[int, OpenTrial] = {}
         self._ended: deque[OpenTrial] = deque()
         self._stored: dict[str, OpenTrial] = {}
@@ -161,14 +161,15 @@ class StoreWriter:
 
     def put(self, trial: OpenTrial, sample: DatalogSample) -> bool:
         """Take a sample; return False if there is no room for it."""
-        size = sample.ByteSize() + _OVERHEAD
+        content = sample.SerializeToString()
+        size = len(content) + _OVERHEAD
         with self._lock:
             if self.waiting_bytes + size > self._backlog_bytes or self._until is not None:
                 return False
             self.waiting += 1
             self.waiting_bytes += size
             # Under the lock, so that nothing comes after the thread's last look.
-            self._queue.append((trial, sample, size))
+            self._queue.append((trial, content))
         return True
 
     def lose(self, samples: int) -> None:
@@ -179,7 +180,7 @@ class StoreWriter:
     def end(self, trial: OpenTrial) -> None:
         """Write a trial that has ended."""
         trial.ended = time.time()
-        self._queue.append((trial, None, 0))
+        self._queue.append((trial, None))
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -247,12 +248,12 @@ class StoreWriter:
 
     def _drain(self) -> None:
         while self._queue:
-            trial, sample, size = self._queue.popleft()
+            trial, sample = self._queue.popleft()
             if sample is None:
                 self._open.pop(id(trial), None)
                 self._ended.append(trial)
             else:
-                trial.samples.append((sample, size))
+                trial.samples.append(sample)
                 self._open[id(trial)] = trial
 
     def _is_late(self) -> bool:
@@ -328,7 +329,8 @@ class StoreWriter:
             _log.error("trial %s: not stored: another trial has its id", record.trial_id)
 
     def _sizes(self, trial: OpenTrial) -> tuple[int, int]:
-        return len(trial.samples), sum(size for _, size in trial.samples)
+        count = len(trial.samples)
+        return count, sum(map(len, trial.samples)) + count * _OVERHEAD
 
     def _release(self, samples: int, size: int) -> None:
         with self._lock:
