@@ -1,7 +1,7 @@
 """Writers in processes of their own that are killed, and what their store has to hold then.
 
-What is older than a second has to be there. A busy machine may not run a process for a second, so
-that is counted in beats of a thread of the writer's process, which sleeps as its store's does.
+What was told before a write to the journals began that has ended has to be there. How often these
+writes come is not judged here: a busy machine may not run a process for a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cogrs.store import TrialRecord
 
 WRITES = """
-import asyncio, os, sys, threading, time
+import asyncio, os, sys, time
 from cogrs.store.location import Location
 from cogrs.store.writer import open_writer
 from tests.store.trials import params, sample, DONE
@@ -30,12 +30,15 @@ from pathlib import Path
 writer = asyncio.run(open_writer(Location(Path(folder), postgres)))
 print("ready", flush=True)
 
-def beat():
-    while True:
-        time.sleep(0.05)
-        os.write(1, b"beat\\n")
+def drain(work=writer._drain):
+    os.write(1, b"drain\\n")
+    work()
 
-threading.Thread(target=beat, daemon=True).start()
+def flush(work=writer._flush):
+    work()
+    os.write(1, b"flushed\\n")
+
+writer._drain, writer._flush = drain, flush
 number = 0
 running = {}
 while True:
@@ -59,22 +62,18 @@ while True:
 """
 
 
-_SECOND = 20
-"""Beats of a second."""
-
-
 class Told(NamedTuple):
     """What a killed writer told of a sample.
 
     Fields:
         trial, tick, last: Its trial, its tick, and whether it was the last one.
-        beats: How many beats followed before the end.
+        is_safe: Whether it was written to a journal or a file before the end.
     """
 
     trial: str
     tick: int
     last: bool
-    beats: int
+    is_safe: bool
 
 
 def killed(folder: Path, seconds: float, postgres: str = "", name: str = "t") -> list[Told]:
@@ -86,19 +85,22 @@ def killed(folder: Path, seconds: float, postgres: str = "", name: str = "t") ->
         time.sleep(seconds)
         os.kill(process.pid, signal.SIGKILL)
         lines = process.stdout.read().splitlines()[:-1]
-    told, beats = [], 0
-    for line in reversed(lines):
-        if line == "beat":
-            beats += 1
+    told: list[tuple[str, int, bool]] = []
+    drained = safe = 0
+    for line in lines:
+        if line == "drain":
+            drained = len(told)
+        elif line == "flushed":
+            safe = drained
         else:
             trial, tick, last = line.split()
-            told.append(Told(trial, int(tick), last == "1", beats))
-    return told[::-1]
+            told.append((trial, int(tick), last == "1"))
+    return [Told(*each, number < safe) for number, each in enumerate(told)]
 
 
 def check(folder: Path, told: list[Told], postgres: str = "") -> dict[str, TrialRecord]:
     """Compare a store with what a killed writer told; return its trials."""
-    old = [each for each in told if each.beats >= _SECOND]
+    old = [each for each in told if each.is_safe]
     ticks = {each.trial: each.tick for each in old}
     ended = {each.trial for each in old if each.last}
     where, files = (postgres, folder) if postgres else (folder, None)

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.store import trial_file
 from cogrs.store.trial_columns import TrialColumns
-from cogrs.store.trial_file import metadata_of, write_trial
+from cogrs.store.trial_file import metadata_of, parquet, write_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
-    from cogrs.api.common_pb2 import TrialParams
     from cogrs.store.record import TrialRecord
     from cogrs.store.session import Session
 
@@ -122,6 +123,18 @@ class OpenTrial:
                 if number > 1:
                     yield LogExporterSampleRequest.FromString(frame).sample.SerializeToString()
         yield from self.samples
+
+
+def warm_up() -> None:
+    """Load what the first file needs, which takes long enough to hold up a journal.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    parquet()
+    columns = TrialColumns("", TrialParams())
+    trial_file.warm_up(columns.take())
+    columns.summary().record("", 0, 0, started=0.0, ended=None, partial=True)
 
 
 def read_journal(path: Path) -> OpenTrial | None:

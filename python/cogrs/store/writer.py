@@ -22,12 +22,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cogrs.limits import STORE_BACKLOG_BYTES
-from cogrs.store.journal import FLUSH, OpenTrial
+from cogrs.store.journal import FLUSH, OpenTrial, warm_up
 from cogrs.store.recovery import recover_all
 from cogrs.store.row_committer import RowCommitter
 from cogrs.store.session import Session
 from cogrs.store.store_index import open_index
-from cogrs.store.trial_file import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
