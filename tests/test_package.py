@@ -24,7 +24,7 @@ ALLOWED = {
     "replay": {"_core", "api"},
     "sb3": {"_core"},
     "sdk": {"_core", "api"},
-    "store": {"api", "sdk"},
+    "store": {"_core", "api", "sdk"},
     "web": {"sdk"},
     "workers": {"collector", "replay", "sdk"},
     "demo": {"api", "orchestrator", "replay", "sdk", "workers"},

@@ -38,6 +38,7 @@ __all__ = [
     "ReplayWriter",
     "RequestBatcher",
     "RequestDelivery",
+    "SampleColumns",
     "SampleMixer",
     "TransitionWriter",
     "__debug_build__",
@@ -2108,3 +2109,53 @@ def physics_step(
         ValueError: No such game or action, or the state has another length.
         TypeError: The action is not an integer where actions are numbered, or not a number.
     """
+
+# -- sample_columns.rs ----------------------------------------------------------------------------
+
+@final
+class SampleColumns:
+    """The columns of a trial's file, which grow with its samples.
+
+    Args:
+        trial_id: The trial.
+        actors: Name and class of each actor, and whether a person plays it.
+        parse: Takes the content of an observation or an action, whose form is new, and returns its
+            kind, shape, whether it is terminated, whether it is truncated, its head and its data;
+            the head is what comes before the data if they end the content, else no bytes.
+    """
+
+    def __new__(
+        cls,
+        trial_id: str,
+        actors: Sequence[tuple[str, str, bool]],
+        parse: Callable[[bytes], tuple[str, Sequence[int], bool, bool, bytes, bytes]],
+    ) -> Self: ...
+    def add(self, sample: bytes) -> None:
+        """Add a serialized `DatalogSample`, after whose error the columns cannot be used any more.
+
+        It becomes a row for each actor, and one for the environment if it got messages.
+
+        Raises:
+            ValueError: It is not a sample of this trial; also what `parse` raises.
+        """
+    def take(self) -> tuple[int, list[bytes | None]]:
+        """Return the rows since the last table, and begin the next.
+
+        Returns:
+            The number of rows, and the buffers of all columns in Arrow's layout, depth first, as
+            their order is in `cogrs.log_schema`; None for a validity bitmap without zeros.
+        """
+    def summary(self) -> tuple[int, list[float], bool, str, str, int, int]:
+        """Return what all samples say together.
+
+        Returns:
+            Number of the last tick; return of each actor; whether a person rewarded an actor; the
+            user; why the trial ended; times of the first and the last observations in nanoseconds
+            since the Unix epoch, 0 if they are missing.
+        """
+    @property
+    def rows(self) -> int:
+        """Rows since the last table."""
+    @property
+    def size(self) -> int:
+        """About how many bytes the rows since the last table have."""

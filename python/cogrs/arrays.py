@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.ma as ma
-import numpy.typing as npt
 
 from cogrs.dtypes import EXTENDED, carrier_of, dtype_of, kind_of, largest_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def refuse_mask(name: str, value: object) -> None:
     """Refuse masked values with a TypeError: NumPy would take the values below the mask."""
-    if isinstance(value, ma.MaskedArray) and ma.is_masked(value):
+    ma = sys.modules.get("numpy.ma")  # else nothing is masked, and it takes long to import
+    if ma is not None and isinstance(value, ma.MaskedArray) and ma.is_masked(value):
         raise TypeError(f"{name}: expected values without a mask, got a masked array")
 
 

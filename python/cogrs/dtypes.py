@@ -6,6 +6,7 @@ ml_dtypes comes with JAX; it is only imported when one of its dtypes is named.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,7 @@ def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
     return text
 
 
+@functools.lru_cache(256)
 def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
     """Return the dtype of a text of `dtype_text`, or of a name that NumPy knows.
 

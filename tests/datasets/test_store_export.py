@@ -303,3 +303,12 @@ def _kept(value: Any) -> Any:
     from cogrs.sdk.space import carried
 
     return carried(value)
+
+
+def test_zero_byte_in_the_name_of_an_actor_is_a_space_in_the_metadata(
+    root: Path, store: Store, logs: Path
+) -> None:
+    write(store, logs, "t", played(2, name="a\0b"), actors={"a\0b": "p\0"})
+    datasets.to_minari(store, "cartpole/seen-v0")
+    (about,) = metadata("cartpole/seen-v0")
+    assert (about["actor"], about["actor_class"], about["total_steps"]) == ("a b", "p ", 2)

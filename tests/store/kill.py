@@ -1,24 +1,44 @@
-"""Writers in processes of their own that are killed, and what their store has to hold then."""
+"""Writers in processes of their own that are killed, and what their store has to hold then.
+
+What was told before a write to the journals began that has ended has to be there. How often these
+writes come is not judged here: a busy machine may not run a process for a second.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.store import open_store
 from tests.program import program
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cogrs.store import TrialRecord
+
 WRITES = """
-import sys, time
+import asyncio, os, sys, time
 from cogrs.store.location import Location
-from cogrs.store.writer import StoreWriter
+from cogrs.store.writer import open_writer
 from tests.store.trials import params, sample, DONE
 
 folder, postgres, name = sys.argv[1:]
 from pathlib import Path
-writer = StoreWriter(Location(Path(folder), postgres))
+writer = asyncio.run(open_writer(Location(Path(folder), postgres)))
 print("ready", flush=True)
+
+def drain(work=writer._drain):
+    os.write(1, b"drain\\n")
+    work()
+
+def flush(work=writer._flush):
+    work()
+    os.write(1, b"flushed\\n")
+
+writer._drain, writer._flush = drain, flush
 number = 0
 running = {}
 while True:
@@ -31,7 +51,7 @@ while True:
     for key, each in list(running.items()):
         log, tick, last = each
         log.sample(sample(tick, last=DONE if tick == last else ""))
-        print(f"{time.time()} {key} {tick} {int(tick == last)}", flush=True)
+        os.write(1, f"{key} {tick} {int(tick == last)}\\n".encode())
         each[1] += 1
         if tick == last:
             log.close()
@@ -42,24 +62,47 @@ while True:
 """
 
 
-def killed(folder, seconds, postgres="", name="t"):
-    """Run a writer, kill it after some time; return what it told, and when it was killed."""
+class Told(NamedTuple):
+    """What a killed writer told of a sample.
+
+    Fields:
+        trial, tick, last: Its trial, its tick, and whether it was the last one.
+        is_safe: Whether it was written to a journal or a file before the end.
+    """
+
+    trial: str
+    tick: int
+    last: bool
+    is_safe: bool
+
+
+def killed(folder: Path, seconds: float, postgres: str = "", name: str = "t") -> list[Told]:
+    """Run a writer, kill it after some time; return what it told."""
     script = f"import sys; sys.argv[1:] = [{str(folder)!r}, {postgres!r}, {name!r}]\n{WRITES}"
     with program(script) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(seconds)
-        at = time.time()
         os.kill(process.pid, signal.SIGKILL)
-        out = process.stdout.read()
-    told = [line.split() for line in out.splitlines()[:-1]]
-    return [(float(when), trial, int(tick), last == "1") for when, trial, tick, last in told], at
+        lines = process.stdout.read().splitlines()[:-1]
+    told: list[tuple[str, int, bool]] = []
+    drained = safe = 0
+    for line in lines:
+        if line == "drain":
+            drained = len(told)
+        elif line == "flushed":
+            safe = drained
+        else:
+            trial, tick, last = line.split()
+            told.append((trial, int(tick), last == "1"))
+    return [Told(*each, number < safe) for number, each in enumerate(told)]
 
 
-def check(folder, told, at, postgres=""):
-    """Compare a store with what a killed writer told."""
-    old = [each for each in told if each[0] < at - 1.0]
-    ticks = {trial: tick for _, trial, tick, _ in old}
-    ended = {trial for _, trial, _, last in old if last}
+def check(folder: Path, told: list[Told], postgres: str = "") -> dict[str, TrialRecord]:
+    """Compare a store with what a killed writer told; return its trials."""
+    old = [each for each in told if each.is_safe]
+    ticks = {each.trial: each.tick for each in old}
+    ended = {each.trial for each in old if each.last}
     where, files = (postgres, folder) if postgres else (folder, None)
     with open_store(where, files=files) as store:
         found = {each.trial_id: each for each in store.trials()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import threading
@@ -14,7 +15,7 @@ from hypothesis import settings
 from cogrs.store import TrialFilter, open_store
 from cogrs.store.location import Location
 from cogrs.store.postgres_index import PostgresIndex
-from cogrs.store.writer import StoreWriter
+from cogrs.store.writer import StoreWriter, open_writer
 from tests.store.kill import check, killed
 from tests.store.trials import DONE, params, record, sample, samples, stored
 
@@ -76,6 +77,41 @@ def test_server_that_is_gone_is_an_error_that_names_the_server(postgres, folder)
         StoreWriter(Location(folder, postgres.url))
     with pytest.raises(OSError, match="postgresql://cogrs@/"):
         open_store(postgres.url, files=folder)
+
+
+def test_orchestrator_that_starts_while_the_server_is_gone_waits_for_it(postgres, folder, caplog):
+    caplog.set_level(logging.WARNING)
+    postgres.server.stop()
+
+    async def start() -> StoreWriter:
+        opening = asyncio.create_task(open_writer(Location(folder, postgres.url), 60.0))
+        while "tried again" not in caplog.text:
+            assert not opening.done()
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(postgres.server.start)
+        return await opening
+
+    writer = asyncio.run(asyncio.wait_for(start(), 60.0))
+    write(writer, "t0")
+    writer.close()
+    assert set(listed(postgres.url, folder, 1)) == {"t0"}
+    assert caplog.text.count("tried again") == 1
+
+
+def test_orchestrator_that_starts_while_the_server_stays_gone_raises_and_names_it(postgres, folder):
+    postgres.server.stop()
+    with pytest.raises(ConnectionError, match="postgresql://cogrs@/"):
+        asyncio.run(open_writer(Location(folder, postgres.url), 0.3))
+
+
+@pytest.mark.parametrize("change", [("/db", "/absent"), ("cogrs@", "stranger@")])
+def test_database_or_user_that_does_not_exist_is_refused_without_a_wait(
+    postgres, folder, caplog, change
+):
+    with pytest.raises(OSError, match="does not exist") as caught:
+        asyncio.run(open_writer(Location(folder, postgres.url.replace(*change)), 600.0))
+    assert not isinstance(caught.value, ConnectionError)
+    assert not caplog.text
 
 
 def test_url_that_is_no_url_is_refused(folder):
@@ -145,14 +181,14 @@ def test_one_orchestrator_is_killed_and_the_server_restarts_while_another_goes_o
     threads = [threading.Thread(target=each) for each in (go_on, restart)]
     for thread in threads:
         thread.start()
-    told, at = killed(folder, chance.uniform(1.2, 2.5), postgres.url, name="other")
+    told = killed(folder, chance.uniform(1.2, 2.5), postgres.url, name="other")
     threads[1].join(60)
-    check(folder, told, at, postgres.url)
+    check(folder, told, postgres.url)
     stop.set()
     threads[0].join(60)
     writer.close(30.0)
     assert writer.lost == 0
-    found = check(folder, told, at, postgres.url)
+    found = check(folder, told, postgres.url)
     assert {name for name in found if name.startswith("mine")} == set(names)
     assert not any(found[name].partial for name in names)
 

@@ -18,7 +18,7 @@ from cogrs.store.session import Session, unfinished
 from cogrs.store.writer import StoreWriter
 from tests.program import program
 from tests.store.kill import check, killed
-from tests.store.trials import DONE, open_trial, params, sample, samples
+from tests.store.trials import DONE, open_trial, params, sample, samples, serialized
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,19 +29,19 @@ LONG = settings.get_current_profile_name() == "soak"
 @pytest.mark.parametrize("seed", range(200 if LONG else 3))
 def test_writer_that_is_killed_leaves_whole_and_partial_trials_and_nothing_else(folder, seed):
     seconds = random.Random(seed).uniform(0.0, 2.5)
-    told, at = killed(folder, seconds)
-    found = check(folder, told, at)
+    told = killed(folder, seconds)
+    found = check(folder, told)
     assert not unfinished(folder)
     assert not list(folder.rglob("*.part"))
-    assert len(found) <= len({trial for _, trial, _, _ in told}) + 1
+    assert len(found) <= len({each.trial for each in told}) + 1
 
 
 def test_store_that_was_taken_in_twice_by_different_processes_has_each_trial_once(folder):
-    told, at = killed(folder, 1.5)
-    first = check(folder, told, at)
+    told = killed(folder, 1.5)
+    first = check(folder, told)
     assert first
-    told, at = killed(folder, 0.5, name="u")
-    assert first.keys() < check(folder, told, at).keys() | {"u"}
+    told = killed(folder, 0.5, name="u")
+    assert first.keys() < check(folder, told).keys() | {"u"}
 
 
 def test_journals_of_a_writer_that_lives_are_left_alone(folder):
@@ -75,7 +75,7 @@ def left_behind(folder: Path, *trials) -> Session:
 @pytest.mark.parametrize("cut", [1, 7, 40, 200])
 def test_journal_that_was_cut_short_gives_the_samples_before_the_cut(folder, cut):
     trial = open_trial("t1")
-    trial.samples = [(each, 1) for each in samples(6)[:5]]
+    trial.samples = serialized(samples(6)[:5])
     with open_store(folder, create=True):
         session = left_behind(folder, trial)
     (journal,) = session.journals()
@@ -103,7 +103,7 @@ def test_journal_without_a_sample_leaves_no_trial(folder):
 
 def test_journal_of_a_trial_that_had_ended_gives_a_whole_trial(folder):
     trial = open_trial("t1")
-    trial.samples = [(each, 1) for each in samples(3)]
+    trial.samples = serialized(samples(3))
     with open_store(folder, create=True):
         left_behind(folder, trial)
     with open_store(folder) as store:
@@ -114,7 +114,7 @@ def test_journal_of_a_trial_that_had_ended_gives_a_whole_trial(folder):
 
 def test_file_whose_row_was_not_written_is_taken_in_and_its_journal_removed(folder):
     trial = open_trial("t1")
-    trial.samples = [(each, 1) for each in samples(3)]
+    trial.samples = serialized(samples(3))
     with open_store(folder, create=True):
         session = left_behind(folder, trial)
     trial.store(session, folder)

@@ -18,7 +18,7 @@ from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.datalog_host import DatalogHost
 from cogrs.store.session import Session
-from tests.store.trials import CODEC, open_trial, params
+from tests.store.trials import CODEC, open_trial, params, serialized
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,7 +92,7 @@ def by_the_sink(folder: Path, made: list[DatalogSample]) -> list[dict[str, Any]]
 def test_rows_equal_the_rows_of_the_parquet_sink(tmp_path_factory, made):
     folder = tmp_path_factory.mktemp("rows")
     trial = open_trial("t", params(("a", "x"), ("b", "y")))
-    trial.samples = [(each, 1) for each in made]
+    trial.samples = serialized(made)
     session = Session.begin(folder)
     kept = trial.store(session, folder)
     session.end()
@@ -122,7 +122,7 @@ def test_content_of_another_codec_is_kept_as_bytes(tmp_path, content):
     made.observations.actors_map.append(0)
     made.actions.add(content=content)
     trial = open_trial("t")
-    trial.samples = [(made, 1)]
+    trial.samples = serialized([made])
     session = Session.begin(tmp_path)
     kept = trial.store(session, tmp_path)
     (read,) = sdk.read_log(tmp_path / kept.file)[1]
@@ -140,9 +140,9 @@ def test_trial_of_many_rows_is_written_in_several_groups(tmp_path, monkeypatch):
         made[-1].observations.actors_map.append(0)
     trial = open_trial("t")
     session = Session.begin(tmp_path)
-    trial.samples = [(each, 1) for each in made[:5]]
+    trial.samples = serialized(made[:5])
     trial.flush(session)
-    trial.samples = [(each, 1) for each in made[5:]]
+    trial.samples = serialized(made[5:])
     kept = trial.store(session, tmp_path)
     path = tmp_path / kept.file
     assert pyarrow.parquet.ParquetFile(path).metadata.num_row_groups == 3

@@ -16,6 +16,7 @@ from cogrs.store.journal import OpenTrial
 from cogrs.store.record import TrialRecord, moment_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from cogrs.store import Store
@@ -74,6 +75,11 @@ def samples(ticks: int, actors: int = 1, **last: Any) -> list[DatalogSample]:
         sample(tick, actors, **({"last": DONE, **last} if tick == ticks else {}))
         for tick in range(ticks + 1)
     ]
+
+
+def serialized(made: Iterable[DatalogSample]) -> list[bytes]:
+    """Return samples as a store keeps them."""
+    return [each.SerializeToString() for each in made]
 
 
 def open_trial(trial_id: str = "", given: TrialParams | None = None, spaces: str = "") -> OpenTrial:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from google.protobuf import json_format
-
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
@@ -23,6 +21,8 @@ def fill_message(
     Raises:
         ValueError: A name is unknown, or a value has the wrong type.
     """
+    from google.protobuf import json_format
+
     try:
         return json_format.ParseDict(value, message, descriptor_pool=descriptor_pool)
     except (

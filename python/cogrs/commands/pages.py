@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import webbrowser
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,11 +150,16 @@ def tell(given: argparse.Namespace, links: dict[str, Any], lines: Iterable[str])
 
 async def open_browser(url: str) -> None:
     """Open a link, if there is a browser."""
+    import asyncio
+    import webbrowser
+
     await asyncio.to_thread(webbrowser.open, url)
 
 
 async def until_signal(stop: StopSignal) -> int:
     """Wait for a signal; return the exit code."""
+    import asyncio
+
     while not stop.is_set():  # noqa: ASYNC110  (a signal handler sets it)
         await asyncio.sleep(LOOK)
     return stop.code or DONE

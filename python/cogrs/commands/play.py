@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,6 +65,8 @@ def _seed(text: str) -> int:
 
 
 def _run(given: argparse.Namespace, stop: StopSignal) -> int:
+    import asyncio
+
     if (missing := pages.find_missing()) is not None:
         return fail("play", missing)
     try:
@@ -194,6 +195,8 @@ async def _play(
     store: Location | None,
     keeper: Store | None,
 ) -> int:
+    import asyncio
+
     from cogrs import orchestrator, sdk
     from cogrs.event_loop import handle_exception
     from cogrs.orchestrator.service.config import read_config

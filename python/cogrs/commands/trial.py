@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.commands.parser import DONE, FAILED, LOOK, REFUSED, Parser, fail, read_text, seconds
 from cogrs.escape import escaped
-from cogrs.event_loop import handle_exception
 from cogrs.files import read_bounded
 from cogrs.limits import MAX_MESSAGE
 
@@ -130,6 +129,8 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
 async def _work(given: argparse.Namespace, stop: StopSignal) -> bool:
     """Run the verb; return whether it ended before a signal came."""
     import asyncio
+
+    from cogrs.event_loop import handle_exception
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
     async with _controller(given) as controller:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +50,8 @@ def _people(text: str) -> int:
 
 
 def _run(given: argparse.Namespace, stop: StopSignal) -> int:
+    import asyncio
+
     if (missing := pages.find_missing()) is not None:
         return fail("web", missing)
     try:
@@ -84,6 +85,8 @@ def _client_tls(given: argparse.Namespace) -> ClientTls | None:
 
 
 async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int:
+    import asyncio
+
     from cogrs.event_loop import handle_exception
     from cogrs.tokens import read_token
     from cogrs.web import app, serve_page

@@ -9,6 +9,7 @@ Only calls that read or write Minari's data sets need Minari: `pip install 'cogr
 | how Minari's data sets are read | `minari_import.py`, `minari_reader.py` |
 | what `to_minari` does, and which episodes go into which data set | `minari_export.py` |
 | which names and spaces Minari can keep, how files are written aside | `minari_files.py` |
+| how arrays get into them | `hdf5_writer.py` |
 | what an episode of a data set is made of | `dataset_episode.py` |
 | how a memory or a trial becomes episodes | `memory_episodes.py`, `trial_{episodes,columns}.py` |
 """

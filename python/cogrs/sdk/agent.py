@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from cogrs.hung_calls import qualified_name
+from cogrs.sdk.trial import NO_VALUE
 from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
         Reward,
         Trial,
     )
-
-
-class NoValue(Enum):
-    """The type of `NO_VALUE`, which stands where an action has no value."""
-
-    NO_VALUE = 0
-
-
-NO_VALUE = NoValue.NO_VALUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import json
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from google.protobuf import json_format
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
@@ -42,6 +41,8 @@ class JsonLinesSink(FileSink):
 
     def _open(self, path: Path, trial: LoggedTrial) -> None:
         self._file = path.open("x", encoding="utf-8")
+        from google.protobuf import json_format
+
         params = json_format.MessageToDict(trial.params, preserving_proto_field_name=True)
         head: Row = {"trial_id": trial.id, "params": params}
         if trial.spaces_json:

@@ -37,6 +37,9 @@ _ROWS, _ROWS_BYTES = 256, 16 << 20
 _ITEM = 64
 """Bytes that are counted for a value beside its content."""
 
+_OPTIONAL = {"tick", "timestamp", "observation", "action"}
+"""Columns whose values may be missing."""
+
 _COMPRESSIONS = ("SNAPPY", "UNCOMPRESSED")
 """Compressions that are read: others make gigabytes out of kilobytes."""
 
@@ -211,7 +214,26 @@ def _check_columns(file: Any, size: int) -> None:
 def _parquet_rows(path: Path) -> Iterator[Row]:
     with _arrow_errors(path), _with_dictionaries(path) as file:
         for rows in _batches(file):
-            yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+            # The types of values are those of the columns: only values that are missing are wrong.
+            check = _from_structs if _is_whole(rows) else _checked_structs
+            yield from map(check, rows.to_pylist())
+
+
+def _is_whole(rows: Any) -> bool:
+    """Return whether no value is missing that a row needs."""
+    names = zip(rows.schema.names, rows.columns, strict=True)
+    return all(_lacks_at_most(each, len(each) * (name in _OPTIONAL)) for name, each in names)
+
+
+def _lacks_at_most(array: Any, count: int) -> bool:
+    """Return whether so many items are missing at most, and no part of those that are there."""
+    missing, types = array.null_count, _pyarrow("pyarrow").types
+    if missing > count:
+        return False
+    if types.is_struct(array.type):
+        parts = map(array.field, range(array.type.num_fields))
+        return all(_lacks_at_most(each, missing) for each in parts)
+    return not types.is_list(array.type) or _lacks_at_most(array.values, 0)
 
 
 def _batches(file: Any, columns: Sequence[str] | None = None) -> Iterator[Any]:
@@ -244,6 +266,10 @@ def _arrow_errors(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the file cannot be read
         raise ValueError(f"{path}: {error}") from error
+
+
+def _checked_structs(row: Row) -> Row:
+    return checked_row(_from_structs(row))
 
 
 def _from_structs(row: Row) -> Row:

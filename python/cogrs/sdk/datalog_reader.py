@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cogrs.files import check_regular
-from cogrs.sdk.datalog_jsonl import read_json_lines
-from cogrs.sdk.datalog_parquet import read_parquet
 from cogrs.sdk.datalog_row import samples_of
 
 if TYPE_CHECKING:
@@ -17,8 +15,9 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from cogrs.sdk.datalog import LoggedTrial, Sample
+    from cogrs.sdk.datalog_row import Row
 
-_READERS = {".jsonl": read_json_lines, ".parquet": read_parquet}
+_SUFFIXES = (".jsonl", ".parquet")
 
 
 def read_log(
@@ -39,11 +38,22 @@ def read_log(
             Iterating over the samples raises it too.
     """
     where = Path(path)
-    if where.suffix not in _READERS:
+    if where.suffix not in _SUFFIXES:
         raise ValueError(f"path: expected a .jsonl or .parquet file, got {where}")
     check_regular(where)
-    trial, rows = _READERS[where.suffix](where)
+    trial, rows = _read(where)
     return trial, _named(where, samples_of(rows, messages))
+
+
+def _read(path: Path) -> tuple[LoggedTrial, Iterator[Row]]:
+    # One of the two, since what each needs takes long to import.
+    if path.suffix == ".jsonl":
+        from cogrs.sdk.datalog_jsonl import read_json_lines
+
+        return read_json_lines(path)
+    from cogrs.sdk.datalog_parquet import read_parquet
+
+    return read_parquet(path)
 
 
 def _named(path: Path, samples: Iterator[Sample]) -> Iterator[Sample]:

@@ -24,6 +24,8 @@ from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedR
 from cogrs.shown import shown
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from cogrs.sdk.datalog import LoggedTrial
 
 Row = dict[str, Any]
@@ -145,22 +147,36 @@ def spread_size(array: Any) -> int:
     if pyarrow.types.is_struct(kind):
         return sum(map(spread_size, array.flatten()))
     if pyarrow.types.is_list(kind):
-        items = array.flatten()
+        items = _items(array)
         return _ITEM * len(items) + spread_size(items)
     if pyarrow.types.is_dictionary(kind):
         return _spread_dictionary(array)
     return int(array.nbytes)
 
 
+def _items(array: Any) -> Any:
+    """Return the items of all lists. `flatten` would import pyarrow.compute, as long as pyarrow."""
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return array.values.slice(first, last - first)
+
+
 def _spread_dictionary(array: Any) -> int:
-    # By NumPy, since pyarrow.compute takes as long to import as all of pyarrow.
-    values, indices = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
+    # By NumPy on the buffers: pyarrow.compute takes as long to import as all of pyarrow, and
+    # `to_numpy` imports pandas where it is installed.
+    values, indices = array.dictionary, array.indices
     if not len(values):
         return 0
-    if array.indices.null_count:
-        indices = indices[~np.isnan(indices)].astype(np.int64)
-    ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
-    return int(np.diff(ends)[indices].sum(dtype=np.int64))
+    ends = _window(values.buffers()[1], np.dtype(np.int32), values.offset, len(values) + 1)
+    kind = np.dtype(str(indices.type))
+    places = _window(indices.buffers()[1], kind, indices.offset, len(indices))
+    if indices.null_count:
+        bits = np.unpackbits(np.frombuffer(indices.buffers()[0], np.uint8), bitorder="little")
+        places = places[bits[indices.offset :][: len(indices)].astype(bool)]
+    return int(np.diff(ends)[places].sum(dtype=np.int64))
+
+
+def _window(buffer: Any, kind: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
+    return np.frombuffer(buffer, kind)[offset:][:length]
 
 
 def samples_of(rows: Iterable[Row], classes: Sequence[type[Message]]) -> Iterator[Sample]:

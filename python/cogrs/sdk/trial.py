@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,15 @@ ENVIRONMENT = "env"
 
 NOW = -1
 """Stands for the tick with which a reward or message is delivered."""
+
+
+class NoValue(Enum):
+    """The type of `NO_VALUE`, which stands where an action has no value."""
+
+    NO_VALUE = 0
+
+
+NO_VALUE = NoValue.NO_VALUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cogrs.api import common_pb2
 from cogrs.api.any import pack
-from cogrs.sdk.agent import NO_VALUE
 from cogrs.sdk.codecs import decoded, encoded
 from cogrs.sdk.trial import (
+    NO_VALUE,
     NOW,
     Actor,
     Final,

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
+from cogrs.api.common_pb2 import TrialParams
+from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.store import trial_file
 from cogrs.store.trial_columns import TrialColumns
-from cogrs.store.trial_file import metadata_of, write_trial
+from cogrs.store.trial_file import metadata_of, parquet, write_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
-    from cogrs.api.common_pb2 import TrialParams
     from cogrs.store.record import TrialRecord
     from cogrs.store.session import Session
 
@@ -32,6 +33,8 @@ FLUSH = 0.4
 """Seconds between two writes to the journals."""
 
 _FRAME = struct.Struct("<II")
+_SAMPLE = bytes([LogExporterSampleRequest.SAMPLE_FIELD_NUMBER << 3 | 2])
+"""What stands before the length of a sample in a `LogExporterSampleRequest`."""
 _ROWS, _BYTES = 4_096, 64 << 20
 """Rows, or bytes, that are written to a file together."""
 
@@ -49,8 +52,8 @@ class OpenTrial:
         """When it ended, likewise; None if it has not, or was cut off."""
         self.whole = True
         """Whether all of its samples came."""
-        self.samples: list[tuple[DatalogSample, int]] = []
-        """Samples that are not in the journal, with their bytes."""
+        self.samples: list[bytes] = []
+        """Serialized samples that are not in the journal."""
         self.journaled = 0
         """Samples that are."""
         self._journal: Path | None = None
@@ -65,8 +68,7 @@ class OpenTrial:
             return
         path = self._journal or session.new_journal()
         frames = [] if self._journal else self._head()
-        for sample, _ in self.samples:
-            frames.append(LogExporterSampleRequest(sample=sample).SerializeToString())
+        frames += [_SAMPLE + _length(sample) + sample for sample in self.samples]
         _append(path, frames)
         self._journal = path
         self.journaled += len(self.samples)
@@ -83,10 +85,11 @@ class OpenTrial:
         path = session.place(self.trial_id)
         metadata = metadata_of(self.trial_id, self.params, self.spaces)
         size, checksum = write_trial(path, metadata, self._tables(columns))
-        whole = self.whole and bool(columns.summary.end_reason)
-        last = columns.summary.last_timestamp
+        summary = columns.summary()
+        whole = self.whole and bool(summary.end_reason)
+        last = summary.last_timestamp
         ended = self.ended or (last / 1e9 if last and whole else None)
-        return columns.summary.record(
+        return summary.record(
             str(path.relative_to(folder)),
             size,
             checksum,
@@ -114,13 +117,24 @@ class OpenTrial:
         if columns.rows:
             yield columns.take()
 
-    def _all(self) -> Iterator[DatalogSample]:
+    def _all(self) -> Iterator[bytes]:
         if self._journal is not None:
             for number, frame in enumerate(_frames(self._journal)):
                 if number > 1:
-                    yield LogExporterSampleRequest.FromString(frame).sample
-        for sample, _ in self.samples:
-            yield sample
+                    yield LogExporterSampleRequest.FromString(frame).sample.SerializeToString()
+        yield from self.samples
+
+
+def warm_up() -> None:
+    """Load what the first file needs, which takes long enough to hold up a journal.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    parquet()
+    columns = TrialColumns("", TrialParams())
+    trial_file.warm_up(columns.take())
+    columns.summary().record("", 0, 0, started=0.0, ended=None, partial=True)
 
 
 def read_journal(path: Path) -> OpenTrial | None:
@@ -140,6 +154,16 @@ def read_journal(path: Path) -> OpenTrial | None:
     trial._journal = path
     trial.journaled = sum(1 for _ in frames)
     return trial if trial.journaled else None
+
+
+def _length(message: bytes) -> bytes:
+    """Return the length of a message as it stands before it in another."""
+    rest, made = len(message), bytearray()
+    while rest > 0x7F:
+        made.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    made.append(rest)
+    return bytes(made)
 
 
 def _append(path: Path, frames: list[bytes]) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _LOCK = 0x636F677273
 """Key of the lock under which tables are made and trials are changed: "cogrs"."""
+_UNREACHABLE = ("08", "57P")
+"""Beginnings of the codes of lost connections, and of servers that start or stop."""
+_LASTING = ("does not exist", "no pg_hba.conf entry")
 _ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
@@ -33,7 +36,8 @@ class PostgresIndex(TrialIndex):
 
         Raises:
             ImportError: psycopg is not installed.
-            OSError: The server cannot be reached, or refuses the connection.
+            ConnectionError: The server cannot be reached now: it may be starting.
+            OSError: It refuses the connection.
             ValueError: The URL is invalid, or the tables are of a newer version.
         """
         super().__init__(without_secret(url))
@@ -52,7 +56,8 @@ class PostgresIndex(TrialIndex):
         except self._driver.ProgrammingError as error:
             raise ValueError(f"{self.name}: {_text(error)}") from error
         except self._driver.Error as error:
-            raise OSError(f"{self.name}: {_text(error)}") from error
+            kind = ConnectionError if _may_pass(error) else OSError
+            raise kind(f"{self.name}: {_text(error)}") from error
 
     def _connected(self) -> Any:
         if self._connection is None or self._connection.closed:
@@ -119,6 +124,21 @@ class PostgresIndex(TrialIndex):
 def _is_refusal(connection: Any) -> bool:
     """Return whether the server answered, so that the connection is sound."""
     return not connection.broken
+
+
+def _may_pass(error: Any) -> bool:
+    """Return whether a server that starts, stops or is not reached yet may be the cause.
+
+    Drivers get no error code for a connection that was not made, and servers translate their texts:
+    what is not known to last may pass.
+    """
+    if error.sqlstate is not None:
+        return bool(error.sqlstate.startswith(_UNREACHABLE))
+    connection = error.pgconn
+    if connection is not None and (connection.used_password or connection.needs_password):
+        return False
+    text = str(error)
+    return not any(each in text for each in _LASTING)
 
 
 def _text(error: Exception) -> str:

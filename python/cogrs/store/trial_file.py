@@ -40,16 +40,11 @@ def parquet() -> Any:
     return import_optional("pyarrow.parquet", "a store of trials needs pyarrow", "'cogrs[parquet]'")
 
 
-def warm_up() -> None:
-    """Load what the first file needs, which takes long enough to hold up a journal.
-
-    Raises:
-        ImportError: pyarrow is not installed.
-    """
-    arrow = parquet()
+def warm_up(table: Any) -> None:
+    """Write a table nowhere: loading what the first file needs may take long."""
     pyarrow = import_optional("pyarrow", "a store of trials needs pyarrow", "'cogrs[parquet]'")
-    with arrow.ParquetWriter(pyarrow.BufferOutputStream(), log_schema(), **_OPTIONS) as writer:
-        writer.write_table(log_schema().empty_table())
+    with parquet().ParquetWriter(pyarrow.BufferOutputStream(), table.schema, **_OPTIONS) as writer:
+        writer.write_table(table)
 
 
 def metadata_of(trial_id: str, params: TrialParams, spaces_json: str) -> dict[bytes, bytes]:

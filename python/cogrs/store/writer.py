@@ -13,6 +13,7 @@ No trial waits for it. A trial of which samples were dropped is partial.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -21,12 +22,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cogrs.limits import STORE_BACKLOG_BYTES
-from cogrs.store.journal import FLUSH, OpenTrial
+from cogrs.store.journal import FLUSH, OpenTrial, warm_up
 from cogrs.store.recovery import recover_all
 from cogrs.store.row_committer import RowCommitter
 from cogrs.store.session import Session
 from cogrs.store.store_index import open_index
-from cogrs.store.trial_file import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,37 @@ _LOOK = 0.05
 """Seconds between two looks at the queue. A wake-up per sample would cost more than the sample."""
 _OVERHEAD = 512
 """Bytes that are counted for a sample beside those of its message."""
+
+
+START_PATIENCE = 10.0
+"""Seconds in which the database of an index has to be there, when an orchestrator starts."""
+_START_PAUSE = 0.2
+
+
+async def open_writer(location: Location, patience: float = START_PATIENCE) -> StoreWriter:
+    """Open a store, on a thread, as trials of killed orchestrators may be taken in first.
+
+    Args:
+        location: Where it is.
+        patience: Seconds to wait for the database of its index, which may be restarting.
+
+    Raises:
+        ConnectionError: The database was not there in this time.
+        ImportError, OSError, ValueError: As `StoreWriter`.
+    """
+    until = time.monotonic() + patience
+    told = False
+    while True:
+        try:
+            return await asyncio.to_thread(StoreWriter, location)
+        except ConnectionError as error:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            if not told:
+                _log.warning("cannot be reached, tried again for %.0f s: %s", left, error)
+            told = True
+        await asyncio.sleep(min(_START_PAUSE, left))
 
 
 class TrialWriter:
@@ -85,6 +116,7 @@ class StoreWriter:
             flush: Seconds between two writes to the journals.
 
         Raises:
+            ConnectionError: The database of its index cannot be reached now.
             ImportError: pyarrow is not installed, or psycopg for an index in PostgreSQL.
             OSError: It cannot be written.
             ValueError: Its index is of a newer version.
@@ -107,7 +139,7 @@ class StoreWriter:
         """Bytes of these samples."""
         self.lost = 0
         """Samples that were not written."""
-        self._queue: deque[tuple[OpenTrial, DatalogSample | None, int]] = deque()
+        self._queue: deque[tuple[OpenTrial, bytes | None]] = deque()
         self._open: dict[int, OpenTrial] = {}
         self._ended: deque[OpenTrial] = deque()
         self._stored: dict[str, OpenTrial] = {}
@@ -128,14 +160,15 @@ class StoreWriter:
 
     def put(self, trial: OpenTrial, sample: DatalogSample) -> bool:
         """Take a sample; return False if there is no room for it."""
-        size = sample.ByteSize() + _OVERHEAD
+        content = sample.SerializeToString()
+        size = len(content) + _OVERHEAD
         with self._lock:
             if self.waiting_bytes + size > self._backlog_bytes or self._until is not None:
                 return False
             self.waiting += 1
             self.waiting_bytes += size
             # Under the lock, so that nothing comes after the thread's last look.
-            self._queue.append((trial, sample, size))
+            self._queue.append((trial, content))
         return True
 
     def lose(self, samples: int) -> None:
@@ -146,7 +179,7 @@ class StoreWriter:
     def end(self, trial: OpenTrial) -> None:
         """Write a trial that has ended."""
         trial.ended = time.time()
-        self._queue.append((trial, None, 0))
+        self._queue.append((trial, None))
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -214,12 +247,12 @@ class StoreWriter:
 
     def _drain(self) -> None:
         while self._queue:
-            trial, sample, size = self._queue.popleft()
+            trial, sample = self._queue.popleft()
             if sample is None:
                 self._open.pop(id(trial), None)
                 self._ended.append(trial)
             else:
-                trial.samples.append((sample, size))
+                trial.samples.append(sample)
                 self._open[id(trial)] = trial
 
     def _is_late(self) -> bool:
@@ -295,7 +328,8 @@ class StoreWriter:
             _log.error("trial %s: not stored: another trial has its id", record.trial_id)
 
     def _sizes(self, trial: OpenTrial) -> tuple[int, int]:
-        return len(trial.samples), sum(size for _, size in trial.samples)
+        count = len(trial.samples)
+        return count, sum(map(len, trial.samples)) + count * _OVERHEAD
 
     def _release(self, samples: int, size: int) -> None:
         with self._lock:

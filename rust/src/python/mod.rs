@@ -23,6 +23,7 @@
 //! | descriptions of collectors and games that Python gives | `description` |
 //! | `RequestBatcher` | `request_batcher` |
 //! | arrays of a collector's or a request batcher's batches | `tensor_spec` |
+//! | samples of trials as columns | `sample_columns` |
 //! | built-in games | `games` |
 //! | plain arguments: integers, flags, texts, paths, seeds | `args` |
 //! | arguments of one number or id, or of many | `numbers` |
@@ -84,6 +85,7 @@ mod out_arrays;
 mod prefetch;
 mod rate_limiter;
 mod request_batcher;
+mod sample_columns;
 mod scalar;
 mod sequence_plan;
 mod sequences;
@@ -125,6 +127,8 @@ mod core_module {
     use super::rate_limiter::RateLimiter;
     #[pymodule_export]
     use super::request_batcher::{RequestBatcher, RequestDelivery};
+    #[pymodule_export]
+    use super::sample_columns::SampleColumns;
     #[pymodule_export]
     use super::transition_writer::TransitionWriter;
     #[pymodule_export]

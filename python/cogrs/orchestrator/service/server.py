@@ -296,10 +296,9 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
 
 
 async def _opened(location: Location) -> StoreWriter:
-    """Open a store; a thread does it, as trials of killed orchestrators may be taken in first."""
-    from cogrs.store.writer import StoreWriter
+    from cogrs.store.writer import open_writer
 
-    return await asyncio.to_thread(StoreWriter, location)
+    return await open_writer(location)
 
 
 async def serve(
@@ -334,7 +333,8 @@ async def serve(
 
     Raises:
         ImportError: The configuration has a store, and pyarrow or psycopg is not installed.
-        OSError: A port is taken, a file cannot be read, or the store cannot be written.
+        OSError: A port is taken, a file cannot be read, or the store cannot be written; a database
+            of its index that cannot be reached is tried again for ten seconds.
         TypeError: An argument has the wrong type.
         ValueError: The configuration is invalid, a port is out of range, or remote peers reach an
             orchestrator that is not secured.

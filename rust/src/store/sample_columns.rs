@@ -1,0 +1,332 @@
+//! `DatalogSample` messages as rows: one for each actor, and one for the environment if it got messages.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::store::arrow::{Bits, Buffers, Column, Numbers, Offsets, Payloads, Texts};
+use crate::store::payload::{Form, Forms, Payload};
+use crate::store::sample::{Message, Observed, Reward, Sample, of_place};
+use crate::store::wire::malformed;
+
+/// The environment's name as a sender and a receiver.
+pub const ENVIRONMENT: &str = "env";
+
+/// An actor of a trial.
+#[derive(Debug, Clone)]
+pub struct Actor {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: String,
+    /// Whether a person plays it.
+    pub person: bool,
+}
+
+/// What an index says of a trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// Number of the last tick.
+    pub ticks: i64,
+    /// Sum of the rewards of each actor.
+    pub returns: Vec<f64>,
+    /// Whether a person rewarded an actor.
+    pub people: bool,
+    /// The last user that a sample names.
+    pub user: String,
+    /// Why it ended.
+    pub end_reason: String,
+    /// Of the first observations, in nanoseconds since the Unix epoch; 0 if they are missing.
+    pub first_timestamp: u64,
+    /// Of the last ones.
+    pub last_timestamp: u64,
+}
+
+/// The columns of a trial, which grow with its samples.
+#[derive(Debug)]
+pub struct SampleColumns {
+    trial_id: String,
+    actors: Vec<Actor>,
+    places: HashMap<String, usize, foldhash::fast::RandomState>,
+    forms: Forms,
+    samples: i64,
+    /// What is known of all samples.
+    pub summary: Summary,
+    /// Rows since the last table.
+    pub rows: usize,
+    /// About how many bytes these have.
+    pub size: usize,
+    columns: Columns,
+}
+
+/// In the order of the file's columns.
+#[derive(Debug, Default)]
+struct Columns {
+    trial_id: Texts,
+    sample: Numbers<i64>,
+    tick: Numbers<i64>,
+    timestamp: Numbers<u64>,
+    actor: Texts,
+    actor_class: Texts,
+    observation: Payloads,
+    terminated: Bits,
+    truncated: Bits,
+    action: Payloads,
+    rewards: Rewards,
+    messages: Messages,
+    user_id: Texts,
+    end_reason: Texts,
+    stood_in: Bits,
+}
+
+#[derive(Debug, Default)]
+struct Rewards {
+    ends: Offsets,
+    items: usize,
+    tick: Numbers<i64>,
+    value: Numbers<f32>,
+    source_ends: Offsets,
+    sources: usize,
+    sender: Texts,
+    source_value: Numbers<f32>,
+    confidence: Numbers<f32>,
+}
+
+#[derive(Debug, Default)]
+struct Messages {
+    ends: Offsets,
+    items: usize,
+    sender: Texts,
+    tick: Numbers<i64>,
+    kind: Texts,
+    data: Texts,
+}
+
+impl SampleColumns {
+    /// Columns of a trial without samples.
+    pub fn new(trial_id: String, actors: Vec<Actor>) -> Self {
+        let mut places: HashMap<_, _, _> = HashMap::default();
+        places.insert(ENVIRONMENT.to_owned(), actors.len());
+        places.extend(actors.iter().enumerate().map(|(place, actor)| (actor.name.clone(), place)));
+        let returns = vec![0.0; actors.len()];
+        Self {
+            trial_id,
+            actors,
+            places,
+            forms: Forms::default(),
+            samples: 0,
+            summary: Summary { returns, ..Summary::default() },
+            rows: 0,
+            size: 0,
+            columns: Columns::default(),
+        }
+    }
+
+    /// Adds a serialized sample. After an error the columns are not used any more.
+    ///
+    /// `parse` takes contents apart whose form is new: it returns the form, and the data.
+    pub fn add<E: From<Error>>(
+        &mut self,
+        sample: &[u8],
+        parse: &mut impl FnMut(&[u8]) -> Result<(Form, Vec<u8>), E>,
+    ) -> Result<(), E> {
+        let mut sample = Sample::read(sample, |name| self.places.get(name).copied())?;
+        self.count(&sample)?;
+        sample.sort();
+        let no_contents = Observed::default();
+        let observed = sample.observed.as_ref().unwrap_or(&no_contents);
+        let mut seen = Vec::with_capacity(observed.contents.len());
+        for content in &observed.contents {
+            seen.push(self.forms.payload(content, parse)?);
+            self.size += content.len();
+        }
+        for place in 0..self.actors.len() {
+            let index = observed.map.get(place);
+            let observation = index.map(|index| {
+                let index = usize::try_from(*index).ok();
+                index
+                    .and_then(|index| seen.get(index))
+                    .ok_or_else(|| malformed("an actor whose observation is missing"))
+            });
+            let action = match sample.actions.get(place) {
+                Some(content) if !content.is_empty() => {
+                    self.size += content.len();
+                    Some(self.forms.payload(content, parse)?)
+                }
+                _ => None,
+            };
+            self.row(&sample, place, observation.transpose()?, action.as_ref())?;
+        }
+        let place = self.actors.len();
+        if of_place(&sample.messages, place).next().is_some() {
+            self.row(&sample, place, None, None)?;
+        }
+        self.samples += 1;
+        Ok(())
+    }
+
+    /// The buffers of the rows since the last table, in the order of the file's columns.
+    pub fn take(&mut self) -> Buffers {
+        self.rows = 0;
+        self.size = 0;
+        let mut buffers = vec![];
+        let columns = &mut self.columns;
+        let all: [&mut dyn Column; 15] = [
+            &mut columns.trial_id,
+            &mut columns.sample,
+            &mut columns.tick,
+            &mut columns.timestamp,
+            &mut columns.actor,
+            &mut columns.actor_class,
+            &mut columns.observation,
+            &mut columns.terminated,
+            &mut columns.truncated,
+            &mut columns.action,
+            &mut columns.rewards,
+            &mut columns.messages,
+            &mut columns.user_id,
+            &mut columns.end_reason,
+            &mut columns.stood_in,
+        ];
+        for column in all {
+            column.take(&mut buffers);
+        }
+        buffers
+    }
+
+    fn count(&mut self, sample: &Sample<'_>) -> Result<()> {
+        let summary = &mut self.summary;
+        if let Some(observed) = &sample.observed {
+            summary.ticks = summary.ticks.max(tick_of(observed)?);
+            if observed.timestamp > 0 {
+                summary.last_timestamp = observed.timestamp;
+                if summary.first_timestamp == 0 {
+                    summary.first_timestamp = observed.timestamp;
+                }
+            }
+        }
+        for (last, told) in
+            [(&mut summary.user, sample.user), (&mut summary.end_reason, sample.end_reason)]
+        {
+            if !told.is_empty() && last != told {
+                told.clone_into(last);
+            }
+        }
+        for (place, reward) in &sample.rewards {
+            if let Some(total) = place.and_then(|place| summary.returns.get_mut(place)) {
+                *total += f64::from(reward.value);
+            }
+            if !summary.people {
+                let actors = &self.actors;
+                summary.people = reward.sources.iter().any(|source| {
+                    self.places
+                        .get(source.sender)
+                        .is_none_or(|place| actors.get(*place).is_some_and(|actor| actor.person))
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the row of an actor, or the environment's, whose place is behind theirs.
+    fn row(
+        &mut self,
+        sample: &Sample<'_>,
+        place: usize,
+        observation: Option<&Payload<'_>>,
+        action: Option<&Payload<'_>>,
+    ) -> Result<()> {
+        let columns = &mut self.columns;
+        let observed = sample.observed.as_ref();
+        let is_told = observation.is_some();
+        let (name, class) = match self.actors.get(place) {
+            Some(actor) => (&actor.name[..], &actor.class[..]),
+            None => (ENVIRONMENT, ""),
+        };
+        columns.trial_id.push(self.trial_id.as_bytes())?;
+        columns.sample.push(Some(self.samples));
+        columns.tick.push(observed.map(tick_of).transpose()?);
+        columns.timestamp.push(observed.filter(|_| is_told).map(|observed| observed.timestamp));
+        columns.actor.push(name.as_bytes())?;
+        columns.actor_class.push(class.as_bytes())?;
+        columns.observation.push(observation.map(parts))?;
+        columns.terminated.push(observation.is_some_and(|seen| seen.form.terminated));
+        columns.truncated.push(observation.is_some_and(|seen| seen.form.truncated));
+        columns.action.push(action.map(parts))?;
+        if place < self.actors.len() {
+            for reward in of_place(&sample.rewards, place) {
+                columns.rewards.push(reward)?;
+            }
+        }
+        columns.rewards.ends.push(columns.rewards.items)?;
+        for message in of_place(&sample.messages, place) {
+            self.size += message.data.len();
+            columns.messages.push(message)?;
+        }
+        columns.messages.ends.push(columns.messages.items)?;
+        columns.user_id.push(sample.user.as_bytes())?;
+        columns.end_reason.push(sample.end_reason.as_bytes())?;
+        columns.stood_in.push(sample.stood_in.binary_search(&(place as u64)).is_ok());
+        self.rows += 1;
+        Ok(())
+    }
+}
+
+fn tick_of(observed: &Observed<'_>) -> Result<i64> {
+    i64::try_from(observed.tick).map_err(|_| malformed(&format!("tick {}", observed.tick)))
+}
+
+fn parts<'a>(payload: &'a Payload<'_>) -> (&'a str, &'a [u64], &'a [u8]) {
+    (&payload.form.kind, &payload.form.shape, &payload.data)
+}
+
+impl Rewards {
+    fn push(&mut self, reward: &Reward<'_>) -> Result<()> {
+        self.items += 1;
+        self.tick.push(Some(reward.tick.into()));
+        self.value.push(Some(reward.value));
+        for source in &reward.sources {
+            self.sources += 1;
+            self.sender.push(source.sender.as_bytes())?;
+            self.source_value.push(Some(source.value));
+            self.confidence.push(Some(source.confidence));
+        }
+        self.source_ends.push(self.sources)
+    }
+}
+
+impl Column for Rewards {
+    fn take(&mut self, buffers: &mut Buffers) {
+        let mut taken = std::mem::take(self);
+        taken.ends.take(buffers);
+        buffers.push(None);
+        taken.tick.take(buffers);
+        taken.value.take(buffers);
+        taken.source_ends.take(buffers);
+        buffers.push(None);
+        taken.sender.take(buffers);
+        taken.source_value.take(buffers);
+        taken.confidence.take(buffers);
+    }
+}
+
+impl Messages {
+    fn push(&mut self, message: &Message<'_>) -> Result<()> {
+        self.items += 1;
+        self.sender.push(message.sender.as_bytes())?;
+        self.tick.push(Some(message.tick.into()));
+        self.kind.push(message.kind.as_bytes())?;
+        self.data.push(message.data)
+    }
+}
+
+impl Column for Messages {
+    fn take(&mut self, buffers: &mut Buffers) {
+        let mut taken = std::mem::take(self);
+        taken.ends.take(buffers);
+        buffers.push(None);
+        taken.sender.take(buffers);
+        taken.tick.take(buffers);
+        taken.kind.take(buffers);
+        taken.data.take(buffers);
+    }
+}
