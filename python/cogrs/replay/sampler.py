@@ -279,7 +279,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             message: At most 256 MiB.
 
         Returns:
-            Number of servers that have not taken the message, 0 unless `skip_down`.
+            Number of servers that have not taken the message, 0 unless `skip_down`. Those that
+            batches go on without are not waited for.
 
         Raises:
             TypeError: Topic or message is neither bytes nor str.
@@ -295,7 +296,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             while True:
                 self._take_replies()
                 waiting = request.send()
-                if not waiting or deadline.passed:
+                left_out = all(server.down for server in waiting)
+                if deadline.passed or (left_out and len(waiting) < len(self._servers)):
                     break
                 self._pause(deadline)
             if waiting and not (self._skip_down and len(waiting) < len(self._servers)):

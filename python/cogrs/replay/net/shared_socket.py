@@ -41,7 +41,7 @@ class SharedSocket:
         """Whether the next turn is to create a new socket."""
 
     def renew(self) -> None:
-        """Give the next turn a new socket; calls that wait with the old one raise SocketRenewedError.
+        """Give the next turn a new socket; calls that wait raise SocketRenewedError.
 
         What the old one was given and has not sent still goes out where its peer is there.
         """
