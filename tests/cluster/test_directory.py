@@ -138,7 +138,7 @@ def test_stranger_reaches_no_directory(keys, served):
         stranger.status()
 
 
-def test_client_finds_a_directory_that_moves_while_it_waits(keys, served):
+def test_client_finds_a_directory_that_moves_during_a_wait(keys, served):
     _, server = served
     other = Directory()
     options = {"key": keys["server"], "allow": [keys["actor"].public], "allow_orders": []}

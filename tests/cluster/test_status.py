@@ -35,7 +35,7 @@ def test_inserted_rows_are_stored_or_lost():
     assert (found.inserted, found.stored, found.lost) == (150, 110, 40)
 
 
-def test_rows_of_an_actor_that_was_killed_before_it_told_count_as_inserted():
+def test_unreported_rows_of_a_killed_actor_count_as_inserted():
     found = counts(
         actor(0, "new", 10, 2),
         shard(0, {"old": 120, "new": 10}),
@@ -65,7 +65,7 @@ def test_rows_since_the_checkpoint_of_a_killed_shard_are_told_apart():
     assert (found.stored, found.lost, found.lost_with_shards) == (65, 35, 35)
 
 
-def test_drawn_rows_are_those_of_the_newest_learner():
+def test_drawn_rows_of_the_newest_learner_count():
     old = {"learner-0-1": {"drawn": 40}}
     assert counts(told("learner", 0, 2, {"drawn": 70}), ended=old).drawn == 70
 

@@ -38,7 +38,7 @@ class Checkpoints:
         return None
 
     def write(self, write: Callable[[Path], object]) -> None:
-        """Have `write` write the next one, and delete old ones; an OSError if it cannot."""
+        """Write the next one by `write`, and delete old ones; an OSError if it cannot."""
         paths = self._paths()
         number = int(paths[-1].stem) + 1 if paths else 0
         write(self._folder / f"{number:08}{_SUFFIX}")

@@ -39,7 +39,7 @@ class Directory:
         ended: Mapping[str, Any] | None = None,
         keep: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        """Know no part yet.
+        """Create a directory without parts.
 
         Args:
             ended: The counts of parts that have ended, as `keep` was given them.

@@ -123,7 +123,7 @@ class _Student:
         try:
             self._checkpoints.write(lambda path: write_file(path, packed))
             self._part.last_error = ""
-        except OSError as error:  # a full disk is no reason to end
+        except OSError as error:  # a full disk must not end it
             self._part.note_error(error)
 
     def _restore(self, path: Path) -> None:

@@ -75,7 +75,7 @@ class Part:
         self._thread.start()
 
     def set_on_change(self, call: Callable[[], object]) -> None:
-        """Have a function called, on another thread, whenever the directory has changed."""
+        """Call a function, on another thread, whenever the directory has changed."""
         self._on_change = call
 
     def update_place(self, **changes: Any) -> None:
@@ -99,11 +99,11 @@ class Part:
         return self.stopping
 
     def end(self) -> None:
-        """Have the part stop; any thread may call this."""
+        """Stop the part; any thread may call this."""
         self._ended.set()
 
     def close(self) -> None:
-        """Tell the directory the last figures, and leave it."""
+        """Register the last figures, and leave the directory."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(5.0)

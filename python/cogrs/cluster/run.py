@@ -178,7 +178,7 @@ class Run:
             ) from None
 
     def close(self) -> None:
-        """Let go of the run, which goes on if it is detached."""
+        """Leave the run, which goes on if it is detached."""
         self._directory.close()
 
     def _state(self) -> tuple[str, str]:

@@ -95,7 +95,7 @@ def _save(part: Part, server: ReplayMemoryServer[Any], checkpoints: Checkpoints)
     try:
         checkpoints.write(server.save)
         part.last_error = ""
-    except OSError as error:  # a full disk is no reason to lose what is here
+    except OSError as error:  # a full disk must not lose what is here
         part.note_error(error)
 
 

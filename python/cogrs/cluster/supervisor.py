@@ -84,7 +84,7 @@ class _Child:
         self._due = None
 
     def renew(self) -> None:
-        """Have it started again after it was ended on purpose."""
+        """Start it again after it was ended on purpose."""
         self.generation += 1
         self._due = 0.0
 

@@ -67,7 +67,7 @@ def test_restored_server_gives_no_sample_again(tmp_path):
             server.get_batch(1)
 
 
-def test_restored_server_counts_only_news_of_a_client_that_it_knows(tmp_path):
+def test_restored_server_counts_only_news_of_a_known_client(tmp_path):
     path = tmp_path / "server"
     limiter = cogrs.RateLimiter.min_size(10)
     with started(1, limiter=limiter) as server, connected(server, 1_000) as client:

@@ -275,7 +275,8 @@ class ServerState:
         counters = {int(sender): tuple(map(int, each)) for sender, *each in told["counters"]}
         for rows, weight_sum, sender, following, frames in caches:
             self.caches.push(rows, weight_sum, frames, sender=sender, next=following)
-        self.caches.resume(*told["store"])
+        *sums, clients = told["store"]
+        self.caches.resume(*sums, [(int(client), sent) for client, sent in clients])
         with self._lock:
             self.total_episodes, self.total_steps = episodes, steps
             self.total_caches, self.total_dropped = arrived, dropped
