@@ -1599,7 +1599,10 @@ class CacheStore:
         """Go on with the counts of a store before this one, whose caches were pushed here.
 
         Args:
-            given, discarded, received, others: As `stats` returns them.
+            given: As `stats` returns it.
+            discarded: Likewise.
+            received: Likewise.
+            others: Likewise.
             clients: Each client with its counts, the one that sent last comes last.
         """
     def stats(self) -> _StoreStats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import time
@@ -13,6 +12,7 @@ from cogrs.commands.parser import DONE, FAILED, LOOK, Parser, fail, integer, sec
 from cogrs.escape import escaped
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from cogrs.cluster import Run

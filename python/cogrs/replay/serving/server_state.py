@@ -275,8 +275,9 @@ class ServerState:
         counters = {int(sender): tuple(map(int, each)) for sender, *each in told["counters"]}
         for rows, weight_sum, sender, following, frames in caches:
             self.caches.push(rows, weight_sum, frames, sender=sender, next=following)
-        *sums, clients = told["store"]
-        self.caches.resume(*sums, [(int(client), sent) for client, sent in clients])
+        given, discarded, received, others, clients = told["store"]
+        sent = [(int(client), counts) for client, counts in clients]
+        self.caches.resume(given, discarded, received, others, sent)
         with self._lock:
             self.total_episodes, self.total_steps = episodes, steps
             self.total_caches, self.total_dropped = arrived, dropped
