@@ -32,6 +32,7 @@ ALLOWED = {
     },
     "datasets": {"_core", "replay", "sdk", "store"},
     "orchestrator": {"_core", "api", "store"},
+    "ray": {"cluster", "replay"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},
     "sdk": {"_core", "api"},

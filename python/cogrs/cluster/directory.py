@@ -50,6 +50,8 @@ class Directory:
         self._keep = keep
         self._ended: dict[str, Any] = dict(ended or {})
         self._order: dict[str, Any] = {}
+        self._restarts: dict[str, int] = {}
+        self._errors: dict[str, str] = {}
         # Larger than those of a directory before this one.
         self._version = time.time_ns() // 1_000_000
 
@@ -73,6 +75,9 @@ class Directory:
                     raise LateGenerationError(f"{key[0]} {key[1]}: generation {before} is there")
                 if told["generation"] > before:
                     self._note_end(known.told)
+                    name = f"{key[0]}-{key[1]}"
+                    self._restarts[name] = self._restarts.get(name, 0) + 1
+                    self._errors[name] = known.told.get("report", {}).get("error", "")
             self._parts[key] = _Entry(told, time.monotonic())
             if known is None or _place(known.told) != _place(told):
                 self._advance()
@@ -105,11 +110,20 @@ class Directory:
             return self._snapshot()
 
     def status(self) -> dict[str, Any]:
-        """Return all that parts have told, and how many seconds ago (`silent`)."""
+        """Return all that parts have told, and how many seconds ago (`silent`).
+
+        `restarts` and `errors` are of parts that were replaced, as far as this directory saw it; a
+        supervisor knows more.
+        """
         now = time.monotonic()
         with self._changed:
             parts = [each.told | {"silent": now - each.at} for each in self._parts.values()]
-            return {"parts": parts, "ended": dict(self._ended), "order": dict(self._order)}
+            return {
+                "parts": parts,
+                "ended": dict(self._ended),
+                "restarts": dict(self._restarts),
+                "errors": dict(self._errors),
+            }
 
     def _snapshot(self) -> dict[str, Any]:
         parts = [_place(each.told) for each in self._parts.values()]

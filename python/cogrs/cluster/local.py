@@ -49,14 +49,7 @@ def launch(
     check_flag("detached", detached)
     check_timeout("timeout", timeout)
     check_imports(plan)
-    folder = RunFolder(plan.storage, name)
-    if folder.is_running():
-        hint = f"use cogrs.cluster.attach({name!r}), or another name"
-        raise FileExistsError(f"name: a run {name!r} is under way in {folder.path.parent}: {hint}")
-    if (folder.path / "plan.json").exists() and not resume:
-        hint = "resume=True goes on with its checkpoints; or use another name"
-        raise FileExistsError(f"name: there was a run at {folder.path}: {hint}")
-    folder.create(plan)
+    folder = prepared_folder(plan, name, resume=resume)
     with open(folder.log("supervisor", 0), "ab") as log:
         arguments = (int(detached),)
         process = start_process(
@@ -87,6 +80,19 @@ def attach(name: str = "run", *, storage: str | os.PathLike[str] | Path = "runs"
     if not (folder.path / "plan.json").exists():
         raise FileNotFoundError(f"name: there is no run {name!r} in {folder.path.parent}")
     return Run(folder)
+
+
+def prepared_folder(plan: Plan, name: str, *, resume: bool) -> RunFolder:
+    """Return the folder of a run that is to start; errors as of `launch`."""
+    folder = RunFolder(plan.storage, name)
+    if folder.is_running():
+        hint = f"use cogrs.cluster.attach({name!r}), or another name"
+        raise FileExistsError(f"name: a run {name!r} is under way in {folder.path.parent}: {hint}")
+    if (folder.path / "plan.json").exists() and not resume:
+        hint = "resume=True goes on with its checkpoints; or use another name"
+        raise FileExistsError(f"name: there was a run at {folder.path}: {hint}")
+    folder.create(plan)
+    return folder
 
 
 def check_imports(plan: Plan) -> None:

@@ -12,7 +12,7 @@ import platform
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cogrs.cluster.directory import SHARD, LateGenerationError
 from cogrs.cluster.directory_client import DirectoryClient
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cogrs.cluster.run_folder import RunFolder
-    from cogrs.stop_signal import StopSignal
 
 _logger = logging.getLogger("cogrs.cluster")
 
@@ -30,11 +29,19 @@ PERIOD: Final = 1.0
 """Seconds between two registrations."""
 
 
+class StopFlag(Protocol):
+    """Whether a part is to stop."""
+
+    def is_set(self) -> bool:
+        """Return whether it is."""
+        ...
+
+
 class Part:
     """One process of a run: its plan, its place in the directory, and the others' places."""
 
     def __init__(
-        self, folder: RunFolder, role: str, index: int, generation: int, stop: StopSignal
+        self, folder: RunFolder, role: str, index: int, generation: int, stop: StopFlag
     ) -> None:
         """Create it; nothing is registered yet."""
         self.folder = folder
@@ -42,6 +49,8 @@ class Part:
         self.index = index
         self.generation = generation
         self.plan = folder.plan()
+        self.host = self.plan.host
+        """Where this part listens."""
         self.report: dict[str, Any] = {}
         """What is told with the next registration; replace values, or the whole."""
         self.last_error = ""
@@ -142,7 +151,7 @@ class Part:
         for each in self.snapshot["parts"]:
             if each["role"] == "supervisor":
                 return list(each["actors"])
-        return list(range(self.plan.actors))
+        return list(range(self.snapshot["order"].get("actors", self.plan.actors)))
 
     def home(self) -> int:
         """Return the shard of this actor."""

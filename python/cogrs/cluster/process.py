@@ -29,7 +29,8 @@ _START: Final = (
 )
 _ORPHAN_GRACE: Final = 10.0
 """Seconds that a part has to end after its supervisor."""
-_PARTS = {"shard": run_shard, "actor": run_actor, "learner": run_learner}
+PARTS: Final = {"shard": run_shard, "actor": run_actor, "learner": run_learner}
+"""What runs in each part, by its role."""
 
 
 def start_process(
@@ -69,7 +70,7 @@ def main(path: str, role: str, index: str, generation: str) -> int:
             else:
                 part = Part(folder, role, int(index), int(generation), stop)
                 watch_parent(part.end, _ORPHAN_GRACE)
-                _PARTS[role](part)
+                PARTS[role](part)
         except Exception:
             text = traceback.format_exc()
             logging.getLogger("cogrs.cluster").error("%s", text)
@@ -84,7 +85,13 @@ def set_up_log() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
-def _run_directory(folder: RunFolder, stop: StopSignal) -> None:
+def open_directory(folder: RunFolder, host: str) -> tuple[Directory, DirectoryServer]:
+    """Serve the directory of a run at a free port, and write where it listens.
+
+    Raises:
+        OSError: It cannot be bound, or the folder cannot be written.
+    """
+
     def keep(ended: dict[str, Any]) -> None:
         try:
             folder.write("ended.json", ended)
@@ -95,16 +102,22 @@ def _run_directory(folder: RunFolder, stop: StopSignal) -> None:
     with contextlib.suppress(FileNotFoundError):
         ended = folder.read("ended.json")
     directory = Directory(ended, keep)
-    over: list[bool] = []
-    watch_parent(lambda: over.append(True), _ORPHAN_GRACE)
-    with DirectoryServer(
+    server = DirectoryServer(
         directory,
-        f"tcp://{folder.plan().host}:*",
+        f"tcp://{host}:*",
         key=folder.secret_key("server"),
         allow=folder.public_keys("actor"),
         allow_orders=folder.public_keys("learner"),
-    ) as server:
-        folder.write("directory.json", {"endpoint": server.endpoint})
+    )
+    folder.write("directory.json", {"endpoint": server.endpoint})
+    return directory, server
+
+
+def _run_directory(folder: RunFolder, stop: StopSignal) -> None:
+    over: list[bool] = []
+    watch_parent(lambda: over.append(True), _ORPHAN_GRACE)
+    directory, server = open_directory(folder, folder.plan().host)
+    with server:
         while not stop.is_set() and not over:
             server.wait(0.1)
     directory.end_all()

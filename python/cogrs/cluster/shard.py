@@ -63,7 +63,7 @@ def _listening(
     part: Part, memory: ReplayMemory, checkpoints: Checkpoints, port: int
 ) -> ReplayMemoryServer[Any]:
     plan, keys = part.plan, part.folder
-    pub, rep, pull = (f"tcp://{plan.host}:{port + at}" for at in range(3))
+    pub, rep, pull = (f"tcp://{part.host}:{port + at}" for at in range(3))
     templates = [getattr(memory, f"{name}_buf") for name in FIELDS]
     state, action, reward, prob, value, qvest, info = templates
     server: ReplayMemoryServer[Any] = ReplayMemoryServer(

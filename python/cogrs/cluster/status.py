@@ -134,7 +134,7 @@ class RunStatus:
 def status_of(name: str, state: str, error: str, told: Mapping[str, Any]) -> RunStatus:
     """Return the status of a run, from what `Directory.status` returned."""
     parts: list[dict[str, Any]] = told["parts"]
-    of_supervisor: dict[str, Any] = {}
+    of_supervisor = {name: told[name] for name in ("restarts", "errors") if name in told}
     for each in parts:
         if each["role"] == SUPERVISOR:
             of_supervisor = each["report"]
