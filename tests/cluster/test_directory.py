@@ -1,5 +1,6 @@
 """The directory of a run: versions, generations, and what is remembered."""
 
+import gc
 import time
 
 import pytest
@@ -9,7 +10,7 @@ from cogrs.cluster.directory import Directory, LateGenerationError
 from cogrs.cluster.directory_client import DirectoryClient
 from cogrs.cluster.directory_server import DirectoryServer
 from cogrs.replay.net.deadline import Deadline
-from tests.replay.network import LOOPBACK, SLACK, Call
+from tests.replay.network import LOOPBACK, SLACK, Call, eventually
 
 
 def part(role="shard", index=0, generation=1, report=None, **more):
@@ -188,3 +189,14 @@ def test_malformed_request_is_refused_and_the_directory_goes_on(keys, served, re
         one._disconnect()
         assert one.status()["parts"] == []
     assert directory.snapshot()["parts"] == []
+
+
+def test_client_that_is_forgotten_closes(keys, served):
+    _, server = served
+    asking = client(keys, server)
+    asking.status()
+    transport = asking._transport
+    del asking
+    gc.collect()
+    assert transport.closed
+    eventually(lambda: not [each for each in transport._sockets if not each.closed])

@@ -48,8 +48,10 @@ class DirectoryClient(Closeable):
         self._transport = Transport(type(self).__name__, Curve.of_client(key, server_key))
         self._lock = threading.Lock()
         self._endpoint: str | None = None
-        self._socket: zmq.Socket[bytes] | None = None
-        self._finalize = weakref.finalize(self, _close, self._transport, self._lock)
+        self._sockets: list[zmq.Socket[bytes]] = []
+        """The one that is connected, or nothing."""
+        parts = (self._transport, self._lock, self._sockets)
+        self._finalize = weakref.finalize(self, _close, *parts)
 
     def exchange(
         self, part: Mapping[str, Any] | None, seen: int, timeout: float
@@ -95,21 +97,22 @@ class DirectoryClient(Closeable):
         is_sent = False
         while not deadline.passed:
             self._transport.check()
-            if (endpoint := self._where()) != self._endpoint or self._socket is None:
+            if (endpoint := self._where()) != self._endpoint or not self._sockets:
                 self._disconnect()
                 if endpoint is None:
                     self._transport.wait_closing(deadline.within(SLICE))
                     continue
-                self._socket = connect(zmq.REQ, self._transport, "directory", endpoint)
+                self._sockets.append(connect(zmq.REQ, self._transport, "directory", endpoint))
                 self._endpoint, is_sent = endpoint, False
+            socket = self._sockets[0]
             event = zmq.POLLIN if is_sent else zmq.POLLOUT
-            if not self._socket.poll(int(deadline.within(SLICE) * 1000 + 0.999), event):
+            if not socket.poll(int(deadline.within(SLICE) * 1000 + 0.999), event):
                 continue
             if is_sent:
-                reply: dict[str, Any] = json.loads(self._transport.receive(self._socket)[-1].bytes)
+                reply: dict[str, Any] = json.loads(self._transport.receive(socket)[-1].bytes)
                 return reply
             try:
-                self._socket.send(message, zmq.NOBLOCK)
+                socket.send(message, zmq.NOBLOCK)
                 is_sent = True
             except zmq.Again:
                 continue
@@ -117,14 +120,19 @@ class DirectoryClient(Closeable):
         raise TimeoutError(f"directory: no answer from {where}")
 
     def _disconnect(self) -> None:
-        if self._socket is not None:
-            self._socket.close(linger=0)
-        self._socket = self._endpoint = None
+        _disconnect(self._sockets)
+        self._endpoint = None
 
 
-def _close(transport: Transport, lock: threading.Lock) -> None:
+def _disconnect(sockets: list[zmq.Socket[bytes]]) -> None:
+    while sockets:
+        sockets.pop().close(linger=0)
+
+
+def _close(transport: Transport, lock: threading.Lock, sockets: list[zmq.Socket[bytes]]) -> None:
     if transport.begin_close():
         # A call that waits sees within a slice that it is closed.
         if lock.acquire(timeout=10 * SLICE):
+            _disconnect(sockets)
             lock.release()
         transport.finish_close()
