@@ -17,10 +17,22 @@ RUST = Path(__file__).parents[1] / "rust/src"
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
     "api": {"_core"},
+    "cluster": {"collector", "replay", "workers"},
     "collector": {"_core"},
-    "commands": {"datasets", "demo", "orchestrator", "replay", "sdk", "store", "web", "workers"},
+    "commands": {
+        "cluster",
+        "datasets",
+        "demo",
+        "orchestrator",
+        "replay",
+        "sdk",
+        "store",
+        "web",
+        "workers",
+    },
     "datasets": {"_core", "replay", "sdk", "store"},
     "orchestrator": {"_core", "api", "store"},
+    "ray": {"cluster", "replay"},
     "replay": {"_core", "api"},
     "sb3": {"_core"},
     "sdk": {"_core", "api"},

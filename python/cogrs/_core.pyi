@@ -1566,6 +1566,19 @@ def start_ids(memory: ReplayMemory, random: int) -> None:
 
 # -- cache_store.rs -------------------------------------------------------------------------------
 
+_StoreStats: TypeAlias = tuple[
+    int,
+    int,
+    float,
+    int,
+    int,
+    float | None,
+    float | None,
+    tuple[int, int, int],
+    tuple[int, int, int],
+    dict[int, tuple[int, int, int]],
+]
+
 @final
 class CacheStore:
     """The newest `n_caches` caches that a server has received.
@@ -1596,6 +1609,7 @@ class CacheStore:
         *,
         sender: int = 0,
         layout: tuple[int, int] | None = None,
+        next: int = 0,
     ) -> bool:
         """Keep a cache without copying it: the store holds its frames.
 
@@ -1606,6 +1620,7 @@ class CacheStore:
                 which are not written to any more.
             sender: 32-bit number of its client, for `stats`.
             layout: Cache flags and `frame_stack` that it was drawn with; None for those in force.
+            next: Row to be given first; those before it were given already.
 
         Returns:
             Whether the layout is the one in force. If not, nothing is kept.
@@ -1613,6 +1628,13 @@ class CacheStore:
         Raises:
             ValueError: Sizes disagree, or a weight is not a finite number >= 0. Nothing is kept.
             TypeError: A frame is not a buffer.
+        """
+    def held(self) -> tuple[list[tuple[int, float, int, int, list[bytes]]], _StoreStats]:
+        """Return copies of the caches held, oldest first, and `stats` of the same moment.
+
+        Returns:
+            For each cache its rows, its `weight_sum`, its sender, the row to be given next, and its
+            frames, as `push` takes them; then the stats.
         """
     def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
         """See `ReplayMemoryServer.get_batch`."""
@@ -1631,20 +1653,24 @@ class CacheStore:
         """
     def shortage(self, batch_size: int) -> str | None:
         """Return why `get_batch` would raise RuntimeError now; None if it would not."""
-    def stats(
+    def resume(
         self,
-    ) -> tuple[
-        int,
-        int,
-        float,
-        int,
-        int,
-        float | None,
-        float | None,
-        tuple[int, int, int],
-        tuple[int, int, int],
-        dict[int, tuple[int, int, int]],
-    ]:
+        given: int,
+        discarded: int,
+        received: Sequence[int],
+        others: Sequence[int],
+        clients: Sequence[tuple[int, Sequence[int]]],
+    ) -> None:
+        """Go on with the counts of a store before this one, whose caches were pushed here.
+
+        Args:
+            given: As `stats` returns it.
+            discarded: Likewise.
+            received: Likewise.
+            others: Likewise.
+            clients: Each client with its counts, the one that sent last comes last.
+        """
+    def stats(self) -> _StoreStats:
         """Return counters, all of one moment; see `cogrs.replay.stats.ServerStats`.
 
         Returns:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cogrs.commands.cluster import add_cluster
 from cogrs.commands.data import add_data
 from cogrs.commands.demo import add_demo
 from cogrs.commands.orchestrator import add_orchestrator
@@ -49,6 +50,7 @@ def run(arguments: Sequence[str] | None, stop: StopSignal) -> int:
     add_orchestrator(commands)
     add_trial(commands)
     add_data(commands)
+    add_cluster(commands)
     _add_doctor(commands)
     given = parser.parse_args(arguments)
     if given.command is None:

@@ -16,20 +16,20 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.limits import LONGEST_LINE
-from cogrs.replay.endpoint import check_endpoints, check_optional_endpoint
+from cogrs.replay.endpoint import ClientEndpoints
 from cogrs.replay.insert_gate import GateCalls, InsertGate
+from cogrs.replay.log_lines import LogLines
 from cogrs.replay.net.closeable import Closeable
 from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.deadline import Deadline
 from cogrs.replay.net.push_socket import PushSocket
 from cogrs.replay.net.request_socket import RequestSocket
 from cogrs.replay.net.transport import Transport
-from cogrs.replay.priorities import AppliedPriorities, Priorities, topic_of
+from cogrs.replay.priorities import AppliedPriorities, topic_of
 from cogrs.replay.pubsub.subscriber import Subscriber
 from cogrs.replay.pubsub.topic_key import topic_bytes
 from cogrs.replay.synced_memory import SyncedMemory
-from cogrs.replay.wire import WireError, encode
+from cogrs.replay.wire import encode
 from cogrs.validation import check_count, check_flag
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ class ReplayMemoryClient(Closeable):
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
-        self._sub_endpoint = check_optional_endpoint("sub_endpoint", sub_endpoint)
-        self._req_endpoint = check_optional_endpoint("req_endpoint", req_endpoint)
-        self._push_endpoints = check_endpoints(push_endpoint)
+        self._endpoints = at = ClientEndpoints.of(sub_endpoint, req_endpoint, push_endpoint)
         self._uuid = (
             check_count("input_uuid", input_uuid, 0, (1 << 32) - 1) or secrets.randbits(32) or 1
         )
@@ -114,12 +112,11 @@ class ReplayMemoryClient(Closeable):
             check_count("max_step", max_step, 0, _LARGEST)
         curve = Curve.of_client(key, server_key)
         self._transport = Transport(type(self).__name__, curve)
-        self._requests = RequestSocket(self._transport, self._req_endpoint, self._uuid, timeout)
-        self._pushes = PushSocket(self._transport, self._push_endpoints, self._hwm)
-        self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
+        self._requests = RequestSocket(self._transport, at.req, self._uuid, timeout)
+        self._pushes = PushSocket(self._transport, at.push, self._hwm)
+        self._subscriber = Subscriber(self._transport, at.sub, sub_hwm)
         self._gate = InsertGate(self._transport, self._subscriber if sub_endpoint else None)
-        self._stream = secrets.randbits(64)
-        self._lines = 0
+        self._log_lines = LogLines(self._uuid)
         self._priorities_dropped = 0
         self._synced: SyncedMemory | None = None
         self._sync_lock = threading.Lock()
@@ -141,6 +138,46 @@ class ReplayMemoryClient(Closeable):
     def uuid(self) -> int:
         """32-bit number that names this client."""
         return self._uuid
+
+    def replace(
+        self,
+        sub_endpoint: str | None = None,
+        req_endpoint: str | None = None,
+        push_endpoint: str | Sequence[str] | None = None,
+        *,
+        generation: int | None = None,
+    ) -> bool:
+        """Go on with a server at other endpoints, also in calls that wait; never waits itself.
+
+        Memory, uuid and topics stay. The server there is told the same running totals, and adds
+        what it does not know. Each cache is sent once, to an old endpoint or a new one.
+
+        Args:
+            sub_endpoint: As of the constructor, as the other two; None for the present one.
+            req_endpoint: Likewise.
+            push_endpoint: Likewise.
+            generation: As of `ReplaySampler.replace`, and so is what is returned.
+
+        Raises:
+            TypeError, ValueError: One is not an endpoint, or the client was created without it.
+            OSError: The process has no file descriptors left; nothing is changed.
+            RuntimeError: The client is closed.
+        """
+        self._transport.check()
+        with self._sync_lock:
+            old = self._endpoints
+            new = old.replaced(sub_endpoint, req_endpoint, push_endpoint, generation)
+            if new is None:
+                return False
+            if new.sub != old.sub:
+                self._subscriber.replace(new.sub)
+            if new.req != old.req:
+                self._requests.replace(new.req)
+                self._gate.forget()
+            if new.push != old.push:
+                self._pushes.replace(new.push)
+            self._endpoints = new
+        return True
 
     def sync_sizes(self, max_step: int) -> None:
         """Create a memory with the templates and settings of the server's.
@@ -282,21 +319,11 @@ class ReplayMemoryClient(Closeable):
             raise RuntimeError("the server has no ids: make it with ids=True, and call sync_sizes")
         topic = topic_of(self._uuid)
         messages = self._subscriber.take(topic, timeout)
-        entries = stale = refused = 0
-        for message in messages:
-            try:
-                priorities = Priorities.from_message(message)
-            except WireError:
-                refused += 1
-                continue
-            gone, bad = priorities.apply(synced.rem)
-            entries += len(priorities.ids) - gone - bad
-            stale += gone
-            refused += bad
+        applied = AppliedPriorities.of(messages, synced.rem)
         with self._sync_lock:
             dropped = self._subscriber.dropped(topic)
             new, self._priorities_dropped = dropped - self._priorities_dropped, dropped
-        return AppliedPriorities(entries, stale, refused, new)
+        return applied._replace(dropped=new)
 
     def write_log(self, log_message: str) -> None:
         """Send a line for the server's log file.
@@ -314,16 +341,8 @@ class ReplayMemoryClient(Closeable):
         """
         self._transport.check()
         self._state()
-        if not isinstance(log_message, str):
-            raise TypeError(f"log_message: expected str, got {type(log_message).__name__}")
-        try:
-            size = len(log_message.encode())
-        except UnicodeEncodeError as error:
-            raise ValueError(f"log_message: expected text, got {error}") from None
-        if size > LONGEST_LINE:
-            expected = f"at most {LONGEST_LINE:,} bytes as UTF-8"
-            raise ValueError(f"log_message: expected {expected}, got {size:,}")
-        self._pushes.send("write_log", partial(self._line, log_message), (), self._timeout)
+        head = self._log_lines.head(log_message)
+        self._pushes.send("write_log", head, (), self._timeout)
 
     def sub_bytes(
         self, topic: str | bytes, *, timeout: float | None = None, last: bool = False
@@ -404,24 +423,17 @@ class ReplayMemoryClient(Closeable):
 
     def _push_to_starved(self) -> bool:
         """Push a cache soon or not at all; return whether there was one to push."""
-        if not any(self._push_endpoints):
-            return False
         try:
-            return self._push_cache(_SOON) == 0
+            return any(self._endpoints.push) and self._push_cache(_SOON) == 0
         except (TimeoutError, ConnectionError):
             self._transport.check()
             return True
 
-    def _line(self, text: str) -> bytes:
-        log = pb.Log(stream=self._stream, number=self._lines, text=text)
-        self._lines += 1
-        return encode(self._uuid, log=log)
-
     def __repr__(self) -> str:
         """Return the class, the uuid and the endpoints."""
         return (
-            f"ReplayMemoryClient(uuid=0x{self._uuid:08x}, sub_endpoint={self._sub_endpoint!r}, "
-            f"req_endpoint={self._req_endpoint!r}, push_endpoint={list(self._push_endpoints)!r}, "
+            f"ReplayMemoryClient(uuid=0x{self._uuid:08x}, sub_endpoint={self._endpoints.sub!r}, "
+            f"req_endpoint={self._endpoints.req!r}, push_endpoint={list(self._endpoints.push)!r}, "
             f"synced={self._synced is not None})"
         )
 

@@ -6,9 +6,11 @@ import errno
 import os
 import re
 import socket as unix
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import zmq
+
+from cogrs.validation import check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +79,56 @@ def check_endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     if not value:
         raise ValueError("push_endpoint: expected at least one endpoint, got none")
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
+
+
+def is_late(generation: object, newest: int) -> bool:
+    """Return whether a change of endpoints is older than one that was made before."""
+    if generation is None:
+        return False
+    return check_integer("generation", generation, 0) <= newest
+
+
+class ClientEndpoints(NamedTuple):
+    """The endpoints of a client; empty ones are those that it was created without."""
+
+    sub: str
+    req: str
+    push: tuple[str, ...]
+    generation: int = -1
+
+    @classmethod
+    def of(cls, sub: str, req: str, push: str | Sequence[str]) -> ClientEndpoints:
+        """Return the endpoints that a client's arguments name, checked."""
+        return cls(
+            check_optional_endpoint("sub_endpoint", sub),
+            check_optional_endpoint("req_endpoint", req),
+            check_endpoints(push),
+        )
+
+    def replaced(
+        self,
+        sub: str | None,
+        req: str | None,
+        push: str | Sequence[str] | None,
+        generation: int | None,
+    ) -> ClientEndpoints | None:
+        """Return those that follow; None if a later change was made before."""
+        if is_late(generation, self.generation):
+            return None
+        for name, given, before in (
+            ("sub_endpoint", sub, self.sub),
+            ("req_endpoint", req, self.req),
+            ("push_endpoint", push, self.push[0]),
+        ):
+            if given is not None and not (given and before):
+                expected = "an endpoint" if before else "None, as this client was created without"
+                raise ValueError(f"{name}: expected {expected}, got {given!r}")
+        made = ClientEndpoints.of(
+            self.sub if sub is None else sub,
+            self.req if req is None else req,
+            self.push if push is None else push,
+        )
+        return made._replace(generation=self.generation if generation is None else int(generation))
 
 
 def check_distinct_endpoints(name: str, value: object) -> list[str]:

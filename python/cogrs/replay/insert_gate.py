@@ -88,6 +88,11 @@ class InsertGate:
             # From now on, so that the first wait misses nothing.
             self._subscriber.newest(ALLOWANCE, None, 0)
 
+    def forget(self) -> None:
+        """Ask the server before the next insert: it is another one, to which totals are new."""
+        with self._lock:
+            self._told_at, self._told_steps = 0.0, -1
+
     def may_insert(self, calls: GateCalls, n: int) -> bool:
         """See `ReplayMemoryClient.may_insert`."""
         count = check_count("n", n)
@@ -142,8 +147,9 @@ class InsertGate:
         except DecodeError:
             return  # of the user, who has published to this topic
         with self._lock:
-            # Before the first answer it is not known whose messages these are.
-            if header.HasField("allowance") and self._known is not None:
+            # Only an answer says which server counts: messages of a former one may still be there.
+            known = self._known
+            if header.HasField("allowance") and known and header.allowance.server == known.server:
                 self._take(header.allowance)
 
     def _take(self, new: pb.Allowance) -> None:

@@ -17,7 +17,7 @@ from cogrs.replay.wire import WireError, decode, encode
 from cogrs.validation import check_flag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -42,6 +42,22 @@ class AppliedPriorities(NamedTuple):
     stale: int
     refused: int
     dropped: int
+
+    @classmethod
+    def of(cls, messages: Iterable[bytes], memory: ReplayMemory) -> AppliedPriorities:
+        """Apply messages with priorities to a memory."""
+        entries = stale = refused = 0
+        for message in messages:
+            try:
+                priorities = Priorities.from_message(message)
+            except WireError:
+                refused += 1
+                continue
+            gone, bad = priorities.apply(memory)
+            entries += len(priorities.ids) - gone - bad
+            stale += gone
+            refused += bad
+        return cls(entries, stale, refused, 0)
 
 
 class Priorities(NamedTuple):

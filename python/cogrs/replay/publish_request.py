@@ -26,23 +26,24 @@ class PublishRequest:
         self._message = message_bytes(message)
         if (size := len(self._message)) > LARGEST_PUBLICATION:
             raise ValueError(f"message: expected at most {LARGEST_PUBLICATION} bytes, got {size}")
-        self._numbers: dict[ServerConnection, int] = {}
-        """Of the requests that were sent."""
+        self._numbers: dict[tuple[ServerConnection, str], int] = {}
+        """Of the requests that were sent, by server and endpoint: a server may move meanwhile."""
 
     def send(self) -> list[ServerConnection]:
         """Ask the servers that can be asked now, and return those that have not published yet."""
         for server in self._servers:
             server.ask_missing(self._sender, sums=False)
-            if server not in self._numbers:
+            if not self.was_sent_to(server):
                 number = server.publish(self._sender, self._digest, self._message)
                 if number is not None:
-                    self._numbers[server] = number
+                    self._numbers[server, server.endpoint] = number
         return [
             server
             for server in self._servers
-            if not self.was_sent_to(server) or server.published < self._numbers[server]
+            if not self.was_sent_to(server)
+            or server.published < self._numbers[server, server.endpoint]
         ]
 
     def was_sent_to(self, *servers: ServerConnection) -> bool:
         """Return whether all of these servers were asked."""
-        return all(server in self._numbers for server in servers)
+        return all((server, server.endpoint) in self._numbers for server in servers)

@@ -23,13 +23,14 @@ from cogrs._core import SampleMixer, cache_layout
 from cogrs.deprecation import renamed_argument
 from cogrs.limits import LARGEST_REPLY, MOST_SAMPLES
 from cogrs.replay.batch import BatchT
-from cogrs.replay.endpoint import check_distinct_endpoints
+from cogrs.replay.endpoint import check_distinct_endpoints, is_late
 from cogrs.replay.net.closeable import Closeable
 from cogrs.replay.net.curve import Curve
 from cogrs.replay.net.deadline import SLICE, Deadline
 from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.publish_request import PublishRequest
+from cogrs.replay.sample_shortage import check_shortage, no_answer
 from cogrs.replay.sequence_priority import SequencePriority
 from cogrs.replay.server_connection import PAUSE, CacheLayout, ServerConnection
 from cogrs.replay.wire import encode, row_bytes
@@ -110,8 +111,43 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._first: ServerConnection | None = None
         self._like: ReplayMemory | None = None
         self._most_rows = 1
+        self._endpoints = checked
+        """Those given last; servers move there when the call that has the turn looks."""
+        self._generation = -1
+        self._endpoints_lock = threading.Lock()
         parts = (self._transport, self._lock, self._servers)
         self._finalize = weakref.finalize(self, _close, *parts)
+
+    def replace(self, endpoints: Sequence[str], *, generation: int | None = None) -> bool:
+        """Draw from other endpoints from now on, also in calls that wait; never waits itself.
+
+        A server whose endpoint differs gets a new connection, and is asked anew for its templates
+        and its sum. Samples that it gave stay for the next batches, and counts go on.
+
+        Args:
+            endpoints: As of the constructor, as many as there: the i-th is of the same server.
+            generation: A number >= 0 that grows with each change. A call whose number is not
+                larger than the largest one before changes nothing: it came late. None: no check.
+
+        Returns:
+            Whether these endpoints are in force.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: As of the constructor, or it is another number of endpoints.
+            RuntimeError: The sampler is closed.
+        """
+        checked = check_distinct_endpoints("endpoints", endpoints)
+        if len(checked) != len(self._servers):
+            expected = f"{len(self._servers)} endpoints, as many as before"
+            raise ValueError(f"endpoints: expected {expected}, got {len(checked)}")
+        self._transport.check()
+        with self._endpoints_lock:
+            if is_late(generation, self._generation):
+                return False
+            self._generation = self._generation if generation is None else int(generation)
+            self._endpoints = checked
+        return True
 
     @property
     def weight_sum(self) -> float:
@@ -182,7 +218,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
                 lacking = self._ask(rows)
                 if self._mixer is not None and lacking is not None and not any(lacking):
                     break
-                self._check_shortage(lacking, wait, deadline)
+                check_shortage(self._servers, lacking, wait, deadline, self._transport.hint)
                 self._pause(deadline)
             for server in self._servers:
                 server.refresh(self._sender)
@@ -243,7 +279,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             message: At most 256 MiB.
 
         Returns:
-            Number of servers that have not taken the message, 0 unless `skip_down`.
+            Number of servers that have not taken the message, 0 unless `skip_down`. Those that
+            batches go on without are not waited for.
 
         Raises:
             TypeError: Topic or message is neither bytes nor str.
@@ -259,13 +296,14 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             while True:
                 self._take_replies()
                 waiting = request.send()
-                if not waiting or deadline.passed:
+                left_out = all(server.down for server in waiting)
+                if deadline.passed or (left_out and len(waiting) < len(self._servers)):
                     break
                 self._pause(deadline)
             if waiting and not (self._skip_down and len(waiting) < len(self._servers)):
                 answered = any(server.answered for server in waiting)
                 unsent = not answered and not request.was_sent_to(*waiting)
-                raise self._no_answer(waiting, self._timeout, unsent=unsent, call="pub_bytes")
+                raise self._no_answer(waiting, unsent=unsent, call="pub_bytes")
             return len(waiting)
 
     @contextmanager
@@ -281,6 +319,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             self._lock.release()
 
     def _take_replies(self) -> None:
+        for server, endpoint in zip(self._servers, self._endpoints, strict=True):
+            if server.endpoint != endpoint:
+                server.replace(endpoint)
         for at, server in enumerate(self._servers):
             for samples, columns in server.replies():
                 if self._mixer is None or self._layout is None:
@@ -305,7 +346,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             unsent = server.unsent
             server.give_up()
             if not self._skip_down:
-                raise self._no_answer([server], self._timeout, unsent=unsent)
+                raise self._no_answer([server], unsent=unsent)
             if not server.down:
                 server.down = True
                 if self._mixer is not None:
@@ -315,7 +356,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
                 )
         if all(server.down for server in self._servers):
             unsent = not any(server.answered for server in self._servers)
-            raise self._no_answer(self._servers, self._timeout, unsent=unsent)
+            raise self._no_answer(self._servers, unsent=unsent)
 
     def _ask(self, rows: int) -> list[int] | None:
         """Ask servers that are not being asked already for what is not known, or not here.
@@ -372,40 +413,6 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             )
         server.agreed = True
 
-    def _check_shortage(
-        self, lacking: list[int] | None, wait: float | None, deadline: Deadline
-    ) -> None:
-        """Raise when the call does not wait any longer."""
-        limited = any(server.limited for server in self._servers)
-        waits, over = wait is not None or limited, deadline.passed
-        if waits and not over:
-            return
-        wanted = lacking or [0] * len(self._servers)
-        pairs = list(zip(self._servers, wanted, strict=True))
-        short = [
-            f"{server.endpoint}: {server.shortage}"
-            for server, count in pairs
-            if count > 0 and server.shortage
-        ]
-        present = [server for server in self._servers if not server.down]
-        # Without a wait, sums that were told to an earlier call do not count.
-        if all(server.weight_sum == 0 and (server.told or over) for server in present):
-            short = ["insufficient caches: no server has n_caches of them"]
-        if not waits:
-            if short:
-                raise RuntimeError("; ".join(short))
-            return
-        waiting = [
-            server
-            for server, count in pairs
-            if server.busy and not server.down and (lacking is None or count > 0)
-        ]
-        if waiting and not short:
-            unsent = any(server.unsent for server in waiting)
-            raise self._no_answer(waiting, wait, unsent=unsent)
-        why = "; ".join(short) or "too few samples"
-        raise TimeoutError(f"get_batch: {why} after {wait:g} s")
-
     def _pause(self, deadline: Deadline) -> None:
         """Wait a moment for replies."""
         left = deadline.within(SLICE)
@@ -418,20 +425,13 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         self._transport.check()
 
     def _no_answer(
-        self,
-        servers: Sequence[ServerConnection],
-        seconds: float | None,
-        *,
-        unsent: bool,
-        call: str = "get_batch",
+        self, servers: Sequence[ServerConnection], *, unsent: bool, call: str = "get_batch"
     ) -> TimeoutError:
-        where = ", ".join(server.endpoint for server in servers)
-        hint = self._transport.hint if unsent else ""
-        return TimeoutError(f"{call}: no answer from {where} after {seconds:g} s{hint}")
+        return no_answer(call, servers, self._timeout, self._transport.hint if unsent else "")
 
     def __repr__(self) -> str:
         """Return the class and the endpoints."""
-        return f"ReplaySampler({[server.endpoint for server in self._servers]!r})"
+        return f"ReplaySampler({self._endpoints!r})"
 
 
 def _close(transport: Transport, lock: threading.Lock, servers: list[ServerConnection]) -> None:

@@ -30,6 +30,7 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.pubsub.publisher import Publisher
 from cogrs.replay.sequence_priority import SequencePriority, set_sequences
 from cogrs.replay.serving.listeners import Listeners
+from cogrs.replay.serving.server_checkpoint import restore_server, save_server
 from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.serving.server_workers import ServerWorkers
 from cogrs.replay.stats import info_lines
@@ -381,6 +382,28 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
             RuntimeError: The server is closed.
         """
         self._publisher.wait_subscribers(topic, count, timeout)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the caches held, clients' totals and the limiter's counts to a file.
+
+        It takes the place of an existing file as a whole, or not at all; caches arrive meanwhile.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        save_server(self._state, path)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Go on with a file of `save`; call it before `start`, on a server to which nothing came.
+
+        Samples that were given before it was written are not given again.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is damaged, or of a server with other templates, `cache_flags`,
+                `frame_stack`, `ids` or `nstep`.
+        """
+        restore_server(self._state, path)
 
     def set_logfile(self, logfile_path: str | bytes | os.PathLike[str], mode: str) -> None:
         """Write the lines of clients' `write_log` to a file, as `timestamp,uuid,message`.

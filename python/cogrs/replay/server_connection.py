@@ -231,6 +231,13 @@ class ServerConnection:
         self.sizes = self.weight_sum = None
         self.agreed = False
 
+    def replace(self, endpoint: str) -> None:
+        """Ask another endpoint from now on, of which nothing is known; counts go on."""
+        self.forget_sizes()
+        self.endpoint = endpoint
+        self.answered = self.told = self.limited = False
+        self.shortage, self.most_samples, self._again = "", MOST_SAMPLES, 0.0
+
     def disconnect(self) -> None:
         """Give up the connection, and the request under way."""
         if self._socket is not None:

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::error::Result;
 use crate::python::args::{seeded, size};
@@ -19,7 +19,7 @@ use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
 use crate::python::message_frame::{MessageFrame, message_frames};
 use crate::replay::cache::{Cache, CacheShape};
-use crate::replay::cache_store::{CacheStore as Store, TakenSamples};
+use crate::replay::cache_store::{CacheStore as Store, Snapshot, TakenSamples};
 use crate::replay::sender_counters::CacheCounts;
 use crate::replay::settings::Settings;
 
@@ -107,6 +107,28 @@ fn gather(taken: &TakenSamples<MessageFrame>, plan: &CachePlan, parts: &mut [&mu
     }
 }
 
+/// The metrics of a moment as `stats` returns them.
+fn figures(py: Python<'_>, now: Snapshot) -> PyResult<Bound<'_, PyTuple>> {
+    let tally = |tally: CacheCounts| (tally.caches, tally.samples, tally.bytes);
+    let clients = PyDict::new(py);
+    for (client, sent) in now.clients {
+        clients.set_item(client, tally(sent))?;
+    }
+    let items = (
+        now.held,
+        now.unused,
+        now.weight_sum,
+        now.given,
+        now.discarded,
+        now.oldest.map(|age| age.as_secs_f64()),
+        now.newest.map(|age| age.as_secs_f64()),
+        tally(now.received),
+        tally(now.others),
+        clients,
+    );
+    items.into_pyobject(py)
+}
+
 /// The kind of the caches that batches of a kind are made of.
 fn of_caches(kind: BatchKind) -> BatchKind {
     match kind {
@@ -135,7 +157,8 @@ impl CacheStore {
     }
 
     #[doc = stub_doc!(CacheStore.push)]
-    #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None))]
+    #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None, next=0))]
+    #[expect(clippy::too_many_arguments, reason = "those of Python")]
     fn push(
         &self,
         py: Python<'_>,
@@ -144,6 +167,7 @@ impl CacheStore {
         frames: &Bound<'_, PyList>,
         sender: u32,
         layout: Option<(u32, usize)>,
+        next: usize,
     ) -> PyResult<bool> {
         self.handle.check_process()?;
         let settings = self.handle.settings();
@@ -152,32 +176,57 @@ impl CacheStore {
         }
         let shape = self.shape(&settings)?;
         let cache = Cache::new(&shape, rows, weight_sum, message_frames(frames)?)?;
-        let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
+        let oldest = self.with(py, shape, |store| {
+            let oldest = store.push(cache, sender, Instant::now());
+            store.resume_newest(next);
+            oldest
+        })?;
         drop(oldest);
         Ok(true)
+    }
+
+    #[doc = stub_doc!(CacheStore.held)]
+    fn held<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyTuple>)> {
+        let (held, now) = self.read(py, |store| (store.held(), store.snapshot(Instant::now())))?;
+        let items = held.iter().map(|held| {
+            let frames = held.cache.frames().iter().map(|frame| PyBytes::new(py, frame.as_ref()));
+            let frames = PyList::new(py, frames)?;
+            let cache = &held.cache;
+            (cache.rows(), cache.weight_sum(), held.sender, held.next, frames).into_pyobject(py)
+        });
+        Ok((PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?, figures(py, now)?))
+    }
+
+    #[doc = stub_doc!(CacheStore.resume)]
+    fn resume(
+        &self,
+        py: Python<'_>,
+        given: u64,
+        discarded: u64,
+        received: [u64; 3],
+        others: [u64; 3],
+        clients: Vec<(u32, [u64; 3])>,
+    ) -> PyResult<()> {
+        let counts = |[caches, samples, bytes]: [u64; 3]| CacheCounts { caches, samples, bytes };
+        let clients: Vec<_> =
+            clients.into_iter().map(|(name, sent)| (name, counts(sent))).collect();
+        self.read(py, |store| {
+            let before = Snapshot {
+                given,
+                discarded,
+                received: counts(received),
+                others: counts(others),
+                clients,
+                ..store.snapshot(Instant::now())
+            };
+            store.resume(&before);
+        })
     }
 
     #[doc = stub_doc!(CacheStore.stats)]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let now = self.read(py, |store| store.snapshot(Instant::now()))?;
-        let tally = |tally: CacheCounts| (tally.caches, tally.samples, tally.bytes);
-        let clients = PyDict::new(py);
-        for (client, sent) in now.clients {
-            clients.set_item(client, tally(sent))?;
-        }
-        let items = (
-            now.held,
-            now.unused,
-            now.weight_sum,
-            now.given,
-            now.discarded,
-            now.oldest.map(|age| age.as_secs_f64()),
-            now.newest.map(|age| age.as_secs_f64()),
-            tally(now.received),
-            tally(now.others),
-            clients,
-        );
-        items.into_pyobject(py)
+        figures(py, now)
     }
 
     #[doc = stub_doc!(CacheStore.get_batch)]

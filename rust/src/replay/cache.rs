@@ -129,6 +129,11 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.frames.iter().map(|frame| frame.as_ref().len()).sum()
     }
 
+    /// The frames of the columns.
+    pub fn frames(&self) -> &[B] {
+        &self.frames
+    }
+
     #[inline]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &[u8]> {
         self.columns.iter().map(move |column| {

@@ -58,15 +58,24 @@ pub struct Snapshot {
     pub clients: Vec<(u32, CacheCounts)>,
 }
 
+/// A cache that a store holds.
 #[derive(Debug)]
-struct StoredCache<B> {
-    cache: Arc<Cache<B>>,
-    sender: u32,
+pub struct StoredCache<B> {
+    /// The samples.
+    pub cache: Arc<Cache<B>>,
+    /// The client that they came from.
+    pub sender: u32,
     /// The row to be given next.
-    next: usize,
+    pub next: usize,
     /// Rows that have been given at least once.
     seen: usize,
     arrived: Instant,
+}
+
+impl<B> Clone for StoredCache<B> {
+    fn clone(&self) -> Self {
+        Self { cache: Arc::clone(&self.cache), ..*self }
+    }
 }
 
 impl<B: AsRef<[u8]>> StoredCache<B> {
@@ -149,6 +158,25 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
             arrived,
         });
         oldest.map(|held| held.cache)
+    }
+
+    /// The caches held, oldest first.
+    pub fn held(&self) -> Vec<StoredCache<B>> {
+        self.held.iter().cloned().collect()
+    }
+
+    /// Goes on with the newest cache at a row, those before which were given; with the last at most.
+    pub fn resume_newest(&mut self, next: usize) {
+        if let Some(newest) = self.held.back_mut() {
+            newest.next = next.min(newest.cache.rows());
+            newest.seen = newest.next;
+        }
+    }
+
+    /// Goes on with the counts of a store before this one, whose caches were pushed here.
+    pub fn resume(&mut self, before: &Snapshot) {
+        (self.given, self.discarded) = (before.given, before.discarded);
+        self.counters.resume(before.received, before.others, &before.clients);
     }
 
     /// The metrics at a moment. Takes O(caches + clients).

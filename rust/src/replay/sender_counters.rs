@@ -53,6 +53,24 @@ impl SenderCounters {
         *last = self.total.caches;
     }
 
+    /// Goes on with the counts of a store before this one, the latest sender last.
+    pub fn resume(
+        &mut self,
+        total: CacheCounts,
+        others: CacheCounts,
+        senders: &[(u32, CacheCounts)],
+    ) {
+        let places = 0..senders.len() as u64;
+        (self.total, self.others) = (total, others);
+        // Of the order in which they sent last only the order counts.
+        let first = total.caches.saturating_sub(senders.len() as u64);
+        self.senders = senders
+            .iter()
+            .zip(places)
+            .map(|(&(sender, counts), place)| (sender, (counts, first + place)))
+            .collect();
+    }
+
     /// Counts the sender that has been silent longest with the others.
     fn drop_least_recent(&mut self) {
         let least = self.senders.iter().min_by_key(|(_, (_, last))| *last);

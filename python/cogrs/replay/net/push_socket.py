@@ -20,7 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 from cogrs.limits import SMALL_FRAME
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.net.deadline import SLICE, Deadline
-from cogrs.replay.net.shared_socket import SharedSocket
+from cogrs.replay.net.shared_socket import SharedSocket, SocketRenewedError
 from cogrs.replay.net.socket_context import is_ready
 from cogrs.replay.net.warn_once import WarnOnce
 
@@ -56,6 +56,12 @@ class PushSocket:
         self._connected = False
         """Whether there was a connection to any server."""
 
+    def replace(self, endpoints: Sequence[str]) -> None:
+        """Send to other endpoints from now on, also what waits for room."""
+        self._endpoints = endpoints
+        self._connected = False
+        self._shared.renew()
+
     def send(
         self, call: str, head: Callable[[], bytes], frames: Sequence[Any], timeout: float | None
     ) -> None:
@@ -63,15 +69,18 @@ class PushSocket:
         if not self._endpoints[0]:
             raise RuntimeError(f"{call}: this client was created without a push_endpoint")
         deadline = Deadline.of("timeout", timeout)
-        with self._shared.acquire(deadline) as socket:
-            message: tuple[Any, ...] = ()
-            while socket is not None and self._has_room(call, socket, deadline):
-                message = message or (head(), *frames)
-                # Room goes with the connection that had it; then none of the parts is sent.
-                with contextlib.suppress(zmq.Again):
-                    socket.send_multipart(message, zmq.NOBLOCK, copy=False)
-                    break
-            else:
+        message: tuple[Any, ...] = ()
+        while True:
+            with (
+                contextlib.suppress(SocketRenewedError),
+                self._shared.acquire(deadline) as socket,
+            ):
+                while socket is not None and self._has_room(call, socket, deadline):
+                    message = message or (head(), *frames)
+                    # Room goes with the connection that had it; then none of the parts is sent.
+                    with contextlib.suppress(zmq.Again):
+                        socket.send_multipart(message, zmq.NOBLOCK, copy=False)
+                        return
                 where = ", ".join(self._endpoints)
                 why = f"{self._hwm} messages wait to be taken by"
                 if len(self._endpoints) > 1:
@@ -108,7 +117,7 @@ class PushSocket:
         """Wait until something is known of a connection."""
         doubt = Deadline(_DOUBT)
         end = Deadline(_FIRST)
-        while not end.passed:
+        while not end.passed and not self._shared.is_stale:
             self._transport.check()
             if not events.poll(50):
                 continue

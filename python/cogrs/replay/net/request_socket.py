@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 import zmq
@@ -13,7 +12,7 @@ from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.net.deadline import Deadline
 from cogrs.replay.net.receive_quota import ReceiveQuota
-from cogrs.replay.net.shared_socket import SharedSocket
+from cogrs.replay.net.shared_socket import SharedSocket, SocketRenewedError
 from cogrs.replay.net.socket_context import REQUEST_HWM
 from cogrs.replay.wire import WireError, decode, encode
 
@@ -34,41 +33,57 @@ class RequestSocket:
         self._sender = sender
         self._timeout = timeout
         self._answered = False
-        self._shared = SharedSocket(
-            transport, partial(connect, zmq.REQ, transport, "req_endpoint", endpoint)
-        )
+        self._shared = SharedSocket(transport, self._create)
+
+    def replace(self, endpoint: str) -> None:
+        """Send requests to another endpoint from now on, those that wait for a reply too."""
+        self._endpoint = endpoint
+        self._answered = False
+        self._shared.renew()
 
     def ask(
         self, call: str, expected: str, *, within: float | None = None, **body: object
     ) -> pb.Header:
         """Send a request, and return its reply; errors as of the client's `sync_sizes`.
 
-        `within` is a shorter timeout for this request.
+        `within` is a shorter timeout for this request. It has to do no harm if it arrives twice.
         """
         self._transport.check()
         if not self._endpoint:
             raise RuntimeError(f"{call}: this client was created without a req_endpoint")
         seconds = min((each for each in (self._timeout, within) if each is not None), default=None)
         deadline = Deadline.of("timeout", seconds)
+        message = encode(self._sender, **body)
+        while True:
+            with contextlib.suppress(SocketRenewedError):
+                return self._read(self._exchange(call, message, deadline, seconds), expected)
+
+    def _exchange(
+        self, call: str, message: bytes, deadline: Deadline, seconds: float | None
+    ) -> list[bytes]:
+        """Send a request, and return the frames of its reply."""
         with self._shared.acquire(deadline) as socket:
             if socket is None:
                 raise self._timed_out(call, "other calls still wait for", seconds)
             try:
-                if not self._sent(socket, encode(self._sender, **body), deadline):
+                if not self._sent(socket, message, deadline):
                     hint = "" if self._answered else self._transport.hint
                     raise self._timed_out(call, "no answer from", seconds, hint)
                 if not self._shared.wait(socket, zmq.POLLIN, deadline):
                     raise self._timed_out(call, "no answer from", seconds)
                 frames = [frame.bytes for frame in self._transport.receive(socket)]
                 self._answered = True
+                return frames
             except BaseException:
                 self._shared.drop()  # a REQ socket that waits for a reply cannot ask again
                 raise
-        return self._read(frames, expected)
 
     def close(self) -> None:
         """Close the socket for good; the transport is marked as closed before."""
         self._shared.close()
+
+    def _create(self) -> zmq.Socket[bytes]:
+        return connect(zmq.REQ, self._transport, "req_endpoint", self._endpoint)
 
     def _sent(self, socket: zmq.Socket[bytes], message: bytes, deadline: Deadline) -> bool:
         """Send a request as soon as there is a connection; return whether there was one."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from cogrs.replay.net.socket_context import SocketContext
 
 
+class SocketRenewedError(ConnectionError):
+    """The socket that a call waits for is to be replaced: the call begins again with a new one."""
+
+
 class SharedSocket:
     """A socket that is created on first use and that threads use in turn."""
 
@@ -33,6 +37,15 @@ class SharedSocket:
         self._retire = retire
         self._lock = threading.Lock()
         self._socket: zmq.Socket[bytes] | None = None
+        self.is_stale = False
+        """Whether the next turn is to create a new socket."""
+
+    def renew(self) -> None:
+        """Give the next turn a new socket; calls that wait raise SocketRenewedError.
+
+        What the old one was given and has not sent still goes out where its peer is there.
+        """
+        self.is_stale = True
 
     @contextmanager
     def acquire(self, deadline: Deadline) -> Iterator[zmq.Socket[bytes] | None]:
@@ -44,6 +57,9 @@ class SharedSocket:
             return
         try:
             self._context.check()
+            if self.is_stale:
+                self.is_stale = False
+                self._close_socket()
             if self._socket is None:
                 self._socket = self._create()
             yield self._socket
@@ -58,12 +74,18 @@ class SharedSocket:
             self._socket = None
 
     def wait(self, socket: zmq.Socket[bytes], event: int, deadline: Deadline) -> bool:
-        """Wait until a socket can send or receive; return whether it can."""
+        """Wait until a socket can send or receive; return whether it can.
+
+        Raises:
+            SocketRenewedError: The socket is to be replaced.
+        """
         # A poller is made for each poll, and as a rule there is nothing to wait for.
         while not is_ready(socket, event):
             if socket.poll(int(deadline.within(SLICE) * 1000 + 0.999), event):
                 return True
             self._context.check()
+            if self.is_stale:
+                raise SocketRenewedError("the socket is replaced by another")
             if deadline.passed:
                 return False
         return True
@@ -71,7 +93,10 @@ class SharedSocket:
     def close(self) -> None:
         """Close the socket for good; the context is marked as closed before."""
         with self._lock:
-            if self._socket is not None:
-                self._retire(self._socket)
-                self._socket.close()
-                self._socket = None
+            self._close_socket()
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._retire(self._socket)
+            self._socket.close()
+            self._socket = None

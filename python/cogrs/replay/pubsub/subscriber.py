@@ -61,10 +61,28 @@ class Subscriber:
         self._questions: dict[bytes, TopicKey] = {}
         """Of topics whose last message was asked for: the key of the question."""
         self._waker: Waker | None = None
+        self._next: zmq.Socket[bytes] | None = None
+        """A socket at another endpoint, which the thread is to go on with."""
         self._connected = False
-        """Whether there was ever a connection."""
+        """Whether there was ever a connection to this endpoint."""
         self._warn = WarnOnce()
         self.total_refused = 0  # messages that were dropped, for they are not of this protocol
+
+    def replace(self, endpoint: str) -> None:
+        """Receive from another endpoint from now on; topics, counts and what waits stay.
+
+        Raises:
+            OSError: The process has no file descriptors left; nothing is changed.
+        """
+        with self._changed:
+            if self._waker is None:
+                self._endpoint = endpoint
+                return
+            new = self._connect(endpoint)
+            if self._next is not None:
+                self._next.close(linger=0)
+            self._endpoint, self._next, self._connected = endpoint, new, False
+            self._waker.wake()
 
     def get(self, topic: bytes, timeout: float | None, last: bool) -> bytes:
         """Wait for a message of a topic; a TimeoutError if no message came."""
@@ -174,6 +192,13 @@ class Subscriber:
         self._waker.wake()
 
     def _start(self) -> Waker:
+        socket = self._connect(self._endpoint)
+        waker = Waker(self._transport)
+        start_thread(f"subscriber-{self._endpoint}", self._run, socket, waker)
+        self._waker = waker
+        return waker
+
+    def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
         # Subscriptions are all that it sends, and nobody misses those of a socket that closes.
         socket = self._transport.socket(
             zmq.SUB, hwm=self._hwm, max_frame=LARGEST_MESSAGE, linger_ms=0
@@ -183,29 +208,51 @@ class Subscriber:
         self._transport.attach(
             socket,
             "sub_endpoint",
-            self._endpoint,
+            endpoint,
             Conn,
             quota=ReceiveQuota(MOST_WAITING_OF_PUBLISHER),
             on_event=self._on_event,
         )
-        waker = Waker(self._transport)
-        start_thread(f"subscriber-{self._endpoint}", self._run, socket, waker)
-        self._waker = waker
-        return waker
+        return socket
 
-    def _on_event(self, _endpoint: str, event: int) -> None:
-        self._connected |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+    def _on_event(self, endpoint: str, event: int) -> None:
+        if endpoint == self._endpoint:
+            self._connected |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
     def _run(self, socket: zmq.Socket[bytes], waker: Waker) -> None:
+        with self._transport.loop():
+            try:
+                while not self._transport.closed:
+                    with socket:
+                        new = self._read(socket, waker)
+                    if new is not None:
+                        self._subscribe_again()
+                        waker.wake()
+                        socket = new
+            finally:
+                waker.close()
+
+    def _read(self, socket: zmq.Socket[bytes], waker: Waker) -> zmq.Socket[bytes] | None:
+        """Read a socket until it is replaced; return the other one, None when all is closed."""
         poller = zmq.Poller()
         for each in (socket, waker.socket):
             poller.register(each, zmq.POLLIN)
-        with self._transport.loop(), socket:
-            try:
-                while not self._transport.closed:
-                    self._serve(socket, waker, dict(poller.poll()))
-            finally:
-                waker.close()
+        while not self._transport.closed:
+            with self._changed:
+                new, self._next = self._next, None
+            if new is not None:
+                return new
+            self._serve(socket, waker, dict(poller.poll()))
+        return None
+
+    def _subscribe_again(self) -> None:
+        """Subscribe to all topics on a new socket; announcements tell which messages it missed."""
+        with self._changed:
+            self._wanted.clear()
+            self._unwanted.clear()
+            for digest in self._topics:
+                self._wanted += TopicKey(MESSAGES, digest), TopicKey(ANNOUNCEMENTS, digest)
+            self._wanted += self._questions.values()
 
     def _serve(self, socket: zmq.Socket[bytes], waker: Waker, ready: dict[object, int]) -> None:
         if waker.socket in ready:

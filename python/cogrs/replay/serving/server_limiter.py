@@ -179,6 +179,17 @@ class ServerLimiter:
             self._insert_wait_us += wait_us
         self._tell()
 
+    def counts(self) -> list[int]:
+        """Return inserts and samples, for a file."""
+        with self._lock:
+            return [self._inserts, self._samples]
+
+    def resume(self, inserts: int, samples: int) -> None:
+        """Go on with the counts of a file."""
+        with self._lock:
+            self._inserts, self._samples = min(inserts, _LARGEST), min(samples, _LARGEST)
+        self._tell()
+
     # What is told.
 
     def allowance(self) -> pb.Allowance:

@@ -49,7 +49,7 @@ from cogrs.replay.wire import REASONS, WireError, decode, digest_of, encode, row
 from cogrs.validation import check_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cogrs._core import RateLimiter
     from cogrs.replay.batch import AnyBatch
@@ -246,6 +246,44 @@ class ServerState:
             publications_dropped=dropped,
             log_lines=self.log_file.total_lines,
         )
+
+    def told(self) -> dict[str, Any]:
+        """Return what clients have told, and the layout of caches, as JSON has it."""
+        flags, frame_stack, _ = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
+        with self._lock:
+            totals = [self.total_episodes, self.total_steps, self.total_caches, self.total_dropped]
+            counters = [[sender, *told] for sender, told in self._counters.items()]
+        return {
+            "layout": [self._digest, flags, frame_stack, self._ids, self._nstep],
+            "totals": totals,
+            "counters": counters,
+            "limiter": None if self.limiter is None else self.limiter.counts(),
+        }
+
+    def resume(
+        self,
+        told: dict[str, Any],
+        caches: Iterable[tuple[int, float, int, int, list[bytes]]],
+    ) -> None:
+        """Go on with what `told` returned and with caches; a ValueError if they are of others."""
+        layout = self.told()["layout"]
+        if told["layout"] != layout:
+            raise ValueError(
+                "expected a server of the same templates, cache_flags, frame_stack, ids and nstep"
+            )
+        episodes, steps, arrived, dropped = map(int, told["totals"])
+        counters = {int(sender): tuple(map(int, each)) for sender, *each in told["counters"]}
+        for rows, weight_sum, sender, following, frames in caches:
+            self.caches.push(rows, weight_sum, frames, sender=sender, next=following)
+        given, discarded, received, others, clients = told["store"]
+        sent = [(int(client), counts) for client, counts in clients]
+        self.caches.resume(given, discarded, received, others, sent)
+        with self._lock:
+            self.total_episodes, self.total_steps = episodes, steps
+            self.total_caches, self.total_dropped = arrived, dropped
+            self._counters = counters
+        if self.limiter is not None and told["limiter"] is not None:
+            self.limiter.resume(*map(int, told["limiter"]))
 
     def wake(self) -> None:
         """Wake all calls that wait, for the server is closed."""

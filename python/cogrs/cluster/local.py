@@ -1,0 +1,103 @@
+"""Runs on one machine, without Ray: each part is a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cogrs.cluster.import_path import imported
+from cogrs.cluster.plan import Plan
+from cogrs.cluster.process import start_process
+from cogrs.cluster.run import Run
+from cogrs.cluster.run_folder import RunFolder
+from cogrs.validation import check_flag, check_kind, check_timeout
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+
+def launch(
+    plan: Plan,
+    *,
+    name: str = "run",
+    resume: bool = False,
+    detached: bool = False,
+    timeout: float | None = 60.0,
+) -> Run:
+    """Start a run, and wait until all its parts have registered.
+
+    Args:
+        plan: What it consists of.
+        name: Its name, which is also that of its folder in `plan.storage`.
+        resume: Whether to go on with the checkpoints of a run of this name that is over.
+        detached: Whether the run goes on when this program ends; `attach` finds it again.
+        timeout: Seconds to wait for the parts; None waits without a limit.
+
+    Returns:
+        The run.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+        ImportError: A function of the plan cannot be imported; the text has the traceback.
+        FileExistsError: There is a run of this name, and `resume` is False; or it is under way.
+        RunFailedError: A part has failed again and again; the text has its traceback.
+        TimeoutError: Not all parts have registered in time; those that have are ended.
+        OSError: The folder cannot be written.
+    """
+    check_kind("plan", plan, Plan, "a Plan")
+    check_flag("resume", resume)
+    check_flag("detached", detached)
+    check_timeout("timeout", timeout)
+    check_imports(plan)
+    folder = prepared_folder(plan, name, resume=resume)
+    with open(folder.log("supervisor", 0), "ab") as log:
+        arguments = (int(detached),)
+        process = start_process(
+            folder, "cogrs.cluster.supervisor", arguments, log, detached=detached
+        )
+    run = Run(folder, process)
+    try:
+        run.wait_until_up(timeout)
+    except BaseException:
+        run.stop(5.0)
+        run.close()
+        raise
+    return run
+
+
+def attach(name: str = "run", *, storage: str | os.PathLike[str] | Path = "runs") -> Run:
+    """Return a run that another program has started on this machine.
+
+    Args:
+        name: Its name.
+        storage: The folder of runs, as of its plan.
+
+    Raises:
+        ValueError: The name is not valid.
+        FileNotFoundError: There is no such run.
+    """
+    folder = RunFolder(storage, name)
+    if not (folder.path / "plan.json").exists():
+        raise FileNotFoundError(f"name: there is no run {name!r} in {folder.path.parent}")
+    return Run(folder)
+
+
+def prepared_folder(plan: Plan, name: str, *, resume: bool) -> RunFolder:
+    """Return the folder of a run that is to start; errors as of `launch`."""
+    folder = RunFolder(plan.storage, name)
+    if folder.is_running():
+        hint = f"use cogrs.cluster.attach({name!r}), or another name"
+        raise FileExistsError(f"name: a run {name!r} is under way in {folder.path.parent}: {hint}")
+    if (folder.path / "plan.json").exists() and not resume:
+        hint = "resume=True goes on with its checkpoints; or use another name"
+        raise FileExistsError(f"name: there was a run at {folder.path}: {hint}")
+    folder.create(plan)
+    return folder
+
+
+def check_imports(plan: Plan) -> None:
+    """Import the functions of a plan; errors as of `launch`."""
+    for each in ("policy", "learner", "make_env"):
+        path = getattr(plan, each)
+        if ":" in path:
+            imported(each, path)

@@ -1,0 +1,236 @@
+"""`Run`: what a driver holds of a run on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from cogrs.cluster.directory_client import DirectoryClient
+from cogrs.cluster.part import directory_endpoint
+from cogrs.cluster.status import RunStatus, status_of
+from cogrs.replay.net.deadline import Deadline
+from cogrs.validation import check_count, check_seconds
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from cogrs.cluster.run_folder import RunFolder
+
+_LOOK: Final = 0.1
+_KILL_AFTER: Final = 15.0
+"""Seconds beyond the grace after which the supervisor itself is killed."""
+_LONGEST_LOG: Final = 1 << 20
+
+
+class RunFailedError(RuntimeError):
+    """A run has failed: a part was given up, or the supervisor has ended."""
+
+
+class Run:
+    """A run under way, of this program or of another one.
+
+    Ctrl-C during `wait` ends the run as `stop` does; a second one leaves at once, and the parts end
+    by themselves. As a context manager it ends the run.
+    """
+
+    def __init__(
+        self, folder: RunFolder, supervisor: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        """Follow the run of a folder; use `launch` or `attach`."""
+        self._folder = folder
+        self._supervisor = supervisor
+        self._directory = DirectoryClient(
+            directory_endpoint(folder),
+            key=folder.secret_key("learner"),
+            server_key=folder.server_key(),
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self._folder.name
+
+    @property
+    def state(self) -> str:
+        """What the run does: "starting", "running", "ended" or "failed"."""
+        return self._state()[0]
+
+    def status(self) -> RunStatus:
+        """Return the run's parts, and what became of its rows; of a run that is over, the last.
+
+        Raises:
+            TimeoutError: The directory does not answer.
+        """
+        state, error = self._state()
+        if state not in ("ended", "failed"):
+            try:
+                told = self._directory.status()
+            except TimeoutError:
+                state, error = self._state()
+                if state not in ("ended", "failed"):
+                    raise
+            else:
+                return status_of(self.name, state, error, told)
+        try:
+            told = self._folder.read("status.json")
+        except FileNotFoundError:
+            told = {"parts": [], "ended": {}}
+        return status_of(self.name, state, error, told)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the run ends.
+
+        Args:
+            timeout: Seconds; None waits without a limit.
+
+        Returns:
+            Whether it has ended.
+
+        Raises:
+            RunFailedError: It has failed; the text says why.
+            KeyboardInterrupt: The run was ended.
+        """
+        try:
+            return self._wait(Deadline.of("timeout", timeout))
+        except KeyboardInterrupt:
+            try:
+                self.stop()
+            except KeyboardInterrupt:
+                self.kill()
+                raise
+            raise
+
+    def wait_until_up(self, timeout: float | None) -> None:
+        """Wait until all parts have registered.
+
+        Raises:
+            TimeoutError: They have not after `timeout` seconds.
+            RunFailedError: The run has failed.
+        """
+        deadline = Deadline.of("timeout", timeout)
+        while (found := self._state())[0] == "starting":
+            if deadline.passed:
+                raise TimeoutError(
+                    f"{self.name}: not all parts have registered within {timeout:g} s: see "
+                    f"{self._folder.logs}"
+                )
+            time.sleep(_LOOK)
+        if found[0] == "failed":
+            raise RunFailedError(f"{self.name}: {found[1]}")
+
+    def stop(self, grace: float = 30.0) -> None:
+        """End the run: actors first, then shards and the learner, which write checkpoints.
+
+        Args:
+            grace: Seconds after which parts that have not ended are killed.
+
+        Raises:
+            TypeError, ValueError: `grace` is not a number of seconds >= 0.
+        """
+        check_seconds("grace", grace)
+        deadline = Deadline(grace + _KILL_AFTER)
+        is_asked = False
+        while self._is_under_way():
+            if not is_asked:
+                try:
+                    self._directory.order(stop=grace)
+                    is_asked = True
+                except TimeoutError:
+                    if self._supervisor is not None:  # which ends the parts on this signal too
+                        self._supervisor.terminate()
+                        is_asked = True
+            if deadline.passed:
+                self.kill()
+                break
+            time.sleep(_LOOK)
+        self._reap()
+
+    def scale(self, *, actors: int) -> None:
+        """Change the number of actors; those that are too many end after their step.
+
+        Raises:
+            TypeError, ValueError: `actors` is not an integer, or below the number of shards.
+            RuntimeError: The run is over.
+            TimeoutError: The directory does not answer.
+        """
+        check_count("actors", actors, self._folder.plan().shards)
+        self._check_under_way()
+        self._directory.order(actors=actors)
+
+    def logs(self, part: str, index: int = 0) -> str:
+        """Return what a part has printed, at most the last MiB.
+
+        Args:
+            part: "shard", "actor", "learner", "directory" or "supervisor".
+            index: Its number.
+
+        Raises:
+            FileNotFoundError: There is no such part.
+        """
+        try:
+            with open(self._folder.log(part, index), "rb") as file:
+                file.seek(max(0, file.seek(0, 2) - _LONGEST_LOG))
+                return file.read().decode(errors="replace")
+        except FileNotFoundError:
+            found = sorted(each.stem for each in self._folder.logs.glob("*.log"))
+            raise FileNotFoundError(
+                f"part: expected one of {', '.join(found)}, got {part}-{index}"
+            ) from None
+
+    def close(self) -> None:
+        """Leave the run, which goes on if it is detached."""
+        self._directory.close()
+
+    def _state(self) -> tuple[str, str]:
+        """Return the state and the error."""
+        running = self._is_under_way()
+        try:
+            told: dict[str, Any] = self._folder.read("state.json")
+        except FileNotFoundError:
+            told = {"state": "starting", "error": ""}
+        if told["state"] in ("starting", "running") and not running:
+            log = self._folder.log("supervisor", 0)
+            return "failed", f"the supervisor has ended unexpectedly: see {log}"
+        if told["state"] in ("ended", "failed") and running:
+            return "running", told["error"]  # it is about to end
+        return told["state"], told["error"]
+
+    def _is_under_way(self) -> bool:
+        if self._supervisor is not None:
+            return self._supervisor.poll() is None
+        return self._folder.is_running()
+
+    def _check_under_way(self) -> None:
+        if not self._is_under_way():
+            raise RuntimeError(f"{self.name}: the run is over")
+
+    def _wait(self, deadline: Deadline) -> bool:
+        while (found := self._state())[0] not in ("ended", "failed"):
+            if deadline.passed:
+                return False
+            time.sleep(_LOOK)
+        self._reap()
+        if found[0] == "failed":
+            raise RunFailedError(f"{self.name}: {found[1]}")
+        return True
+
+    def kill(self) -> None:
+        """End the supervisor at once, if it is not detached; the parts then end by themselves."""
+        if self._supervisor is not None:
+            self._supervisor.kill()
+            self._reap()
+
+    def _reap(self) -> None:
+        if self._supervisor is not None and self._supervisor.poll() is not None:
+            self._supervisor.wait()
+            if self._supervisor.stdin is not None:
+                self._supervisor.stdin.close()
+
+    def __enter__(self) -> Self:
+        """Return the run."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """End it."""
+        self.stop()
+        self.close()

@@ -1,0 +1,120 @@
+"""Runs on Ray: `launch` starts one, `attach` finds one again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import ray
+
+from cogrs.cluster.local import check_imports, prepared_folder
+from cogrs.cluster.plan import Plan
+from cogrs.cluster.run_folder import RunFolder
+from cogrs.ray.parts import NAMESPACE, RayDirectory, actor_name, files_of, options
+from cogrs.ray.placement import placed
+from cogrs.ray.run import RayRun
+from cogrs.validation import check_kind, check_number, check_timeout
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_CPUS: Final = {"learner": 1.0, "shard": 1.0, "actor": 1.0}
+
+
+def launch(
+    plan: Plan,
+    *,
+    address: str | None = None,
+    name: str = "run",
+    resume: bool = False,
+    cpus: Mapping[str, float] | None = None,
+    room_timeout: float = 30.0,
+    timeout: float | None = 120.0,
+) -> RayRun:
+    """Start a run on Ray, and wait until all its parts have registered.
+
+    Args:
+        plan: What it consists of. `host` is ignored: each part listens at its node's address.
+            Checkpoints go to `storage`, which all nodes should share.
+        address: Ray's cluster, "auto" for that of this node; None starts one on this machine,
+            unless Ray runs in this program already.
+        name: As of `cogrs.cluster.launch`.
+        resume: Likewise.
+        cpus: CPUs that Ray reserves for a "learner", a "shard" and an "actor"; 1 each if not given.
+        room_timeout: Seconds to wait until the cluster has room.
+        timeout: Seconds to wait for the parts; None waits without a limit.
+
+    Returns:
+        The run. It goes on when this program ends, if Ray does; `stop` ends it.
+
+    Raises:
+        TypeError, ValueError, ImportError, FileExistsError, OSError: As `cogrs.cluster.launch`.
+        TimeoutError: The cluster has no room, and the text says for which part; or not all parts
+            have registered in time. What was started is ended.
+        ConnectionError: There is no cluster at `address`.
+    """
+    check_kind("plan", plan, Plan, "a Plan")
+    check_timeout("timeout", timeout)
+    needs = _CPUS | dict(cpus or {})
+    for role, amount in needs.items():
+        if role not in _CPUS or check_number(f"cpus[{role!r}]", amount) <= 0:
+            expected = "numbers > 0 for learner, shard and actor"
+            raise ValueError(f"cpus: expected {expected}, got {role!r}: {amount!r}")
+    check_imports(plan)
+    _connect(address)
+    if _has(name):
+        raise FileExistsError(f"name: a run {name!r} is under way: cogrs.ray.attach({name!r})")
+    folder = prepared_folder(plan, name, resume=resume)
+    places = [("learner", 0), *(("shard", index) for index in range(plan.shards))]
+    places += [("actor", index) for index in range(plan.actors)]
+    bundles = [(f"{role} {index}", {"CPU": needs[role]}) for role, index in places]
+    group = placed(name, bundles, room_timeout)
+    run = RayRun(folder, needs)
+    try:
+        files = files_of(folder)
+        directory = ray.remote(RayDirectory).options(**options("directory", name, 0, num_cpus=0))
+        made = directory.remote(str(folder.path), files)
+        folder.write("directory.json", {"endpoint": ray.get(made.endpoint.remote(), timeout=60)})
+        for at, (role, index) in enumerate(places):
+            run.start_part(role, index, group, at)
+        run.wait_until_up(timeout)
+    except BaseException:
+        run.stop(5.0)
+        run.close()
+        raise
+    return run
+
+
+def attach(
+    name: str = "run", *, storage: str | os.PathLike[str] | Path = "runs", address: str = "auto"
+) -> RayRun:
+    """Return a run that another program has started.
+
+    Args:
+        name: Its name.
+        storage: The folder of runs, as of its plan; this machine has to have the run's keys there.
+        address: As of `launch`.
+
+    Raises:
+        FileNotFoundError: There is no such run.
+    """
+    _connect(address)
+    folder = RunFolder(storage, name)
+    if not _has(name) or not (folder.path / "plan.json").exists():
+        raise FileNotFoundError(f"name: there is no run {name!r} in {folder.path.parent}")
+    return RayRun(folder, _CPUS)
+
+
+def _connect(address: str | None) -> None:
+    if not ray.is_initialized():
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False)
+
+
+def _has(name: str) -> bool:
+    """Return whether a run has a directory on this cluster."""
+    try:
+        found: Any = ray.get_actor(actor_name(name, "directory"), namespace=NAMESPACE)
+    except ValueError:
+        return False
+    return found is not None

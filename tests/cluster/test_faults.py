@@ -1,0 +1,175 @@
+"""Faults under load: no deadlock, learning goes on, and each row is stored or lost."""
+
+import os
+import resource
+import signal
+import sys
+import time
+
+import pytest
+
+from tests.cluster import programs
+from tests.cluster.runs import (
+    eventually,
+    goes_on,
+    has_restarted,
+    kill,
+    part,
+    running,
+)
+from tests.replay import build
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="this system cannot kill"),
+    pytest.mark.timeout(600),
+]
+
+STOPPED = 20.0 if build.SOAK else 7.0
+"""Seconds for which a shard is stopped: longer than the learner waits for it."""
+_IN_FLIGHT = 40
+"""Caches of one actor on their way to one shard, at most: 16 in each of two queues, and sockets."""
+
+
+def assert_conserved(run, most_lost):
+    """Rows are stored or lost, and no more are lost than can have been."""
+    rows = eventually(run.status).rows
+    assert rows.inserted == rows.stored + rows.lost
+    assert 0 <= rows.lost <= most_lost
+
+
+def in_flight(run):
+    plan = run._folder.plan()
+    return _IN_FLIGHT * plan.cache_size * plan.actors * plan.shards
+
+
+@pytest.mark.parametrize("role", ["shard", "actor", "learner"])
+def test_run_goes_on_after_kill_of_a_part(tmp_path, role):
+    with running(tmp_path) as run:
+        goes_on(run)
+        received = part(run, role, 0).count
+        generation = kill(run, role, 0)
+        eventually(lambda: has_restarted(run, role, 0, generation))
+        goes_on(run)
+        assert part(run, role, 0).restarts == 1
+        assert part(run, role, 0).error == "ended by SIGKILL"
+        # Of a shard what came since the checkpoint of a second before, at most all.
+        assert_conserved(run, in_flight(run) + (received if role == "shard" else 0))
+
+
+def test_shard_that_was_killed_goes_on_with_its_checkpoint_at_other_ports(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        eventually(lambda: list((tmp_path / "run/shard-0").glob("*.checkpoint")))
+        before = part(run, "shard", 0).count
+        assert before > 0
+        generation = kill(run, "shard", 0)
+        eventually(lambda: has_restarted(run, "shard", 0, generation))
+        assert part(run, "shard", 0).count > 0  # of the checkpoint
+        goes_on(run)
+        eventually(lambda: part(run, "shard", 0).count > before)
+        assert eventually(run.status).rows.lost_with_shards <= eventually(run.status).rows.lost
+
+
+def test_run_goes_on_after_kill_of_the_directory(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        status = run.status()
+        text = run._folder.log("directory", 0)
+        size = text.stat().st_size
+        pid = directory_pid(run)
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: directory_pid(run) not in (pid, None))
+        # All have registered again, with the same generations.
+        eventually(lambda: len(run.status().parts) == len(status.parts))
+        assert [each.generation for each in run.status().parts] == [
+            each.generation for each in status.parts
+        ]
+        assert text.stat().st_size >= size
+        goes_on(run)
+        generation = kill(run, "shard", 1)
+        eventually(lambda: has_restarted(run, "shard", 1, generation))
+        goes_on(run)
+        assert eventually(run.status).rows.inserted >= status.rows.inserted
+
+
+def directory_pid(run):
+    """The process of the directory: a child of the supervisor."""
+    for each in os.listdir("/proc"):
+        if each.isdecimal():
+            try:
+                with open(f"/proc/{each}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            if b"directory" in words and str(run._folder.path).encode() in words:
+                return int(each)
+    return None
+
+
+def test_run_goes_on_after_kill_of_all_parts_at_once(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        eventually(lambda: list((tmp_path / "run/learner-0").glob("*.checkpoint")))
+        before = run.status()
+        for each in before.parts:
+            if each.role != "supervisor":
+                os.kill(each.pid, signal.SIGKILL)
+        for each in before.parts[1:]:
+            eventually(lambda each=each: has_restarted(run, each.role, each.index, each.generation))
+        goes_on(run)
+        assert part(run, "learner", 0).count > 0
+        assert_conserved(run, in_flight(run) + before.rows.stored)
+
+
+def test_learning_goes_on_while_a_shard_is_stopped(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        kill(run, "shard", 0, signal.SIGSTOP)
+        try:
+            end = time.monotonic() + STOPPED
+            drawn = run.status().rows.drawn
+            eventually(lambda: part(run, "learner").figures["down"] == [0])
+            eventually(lambda: run.status().rows.drawn > drawn + 64)
+            time.sleep(max(0.0, end - time.monotonic()))
+        finally:
+            kill(run, "shard", 0, signal.SIGCONT)
+        eventually(lambda: part(run, "learner").figures["down"] == [])
+        goes_on(run)
+        assert {each.restarts for each in run.status().parts} == {0}
+        assert_conserved(run, in_flight(run))
+
+
+def test_full_disk_of_storage_is_told_and_survived(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        # As of a full disk: files of this process end at a byte.
+        for role in ("shard", "learner"):
+            pid = part(run, role).pid
+            before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (16, -1))
+            eventually(lambda role=role: "File too large" in part(run, role).error)
+            goes_on(run)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+            eventually(lambda role=role: part(run, role).error == "")
+        assert {each.restarts for each in run.status().parts} == {0}
+
+
+def test_actor_that_fails_again_and_again_is_given_up_and_the_others_go_on(tmp_path, monkeypatch):
+    bad = tmp_path / "bad"
+    monkeypatch.setenv(programs.BAD_FILE, str(bad))
+    changes = {"policy": "tests.cluster.programs:FailingPolicy", "actors": 3}
+    with running(tmp_path, changes=changes) as run:
+        goes_on(run)
+        failures = 0
+        while not part(run, "actor", 1).given_up:
+            generation = kill(run, "actor", 1)
+            failures += 1
+            eventually(
+                lambda generation=generation: (
+                    has_restarted(run, "actor", 1, generation) or part(run, "actor", 1).given_up
+                )
+            )
+        assert failures == 3
+        # Its shard is the home of another actor now.
+        goes_on(run)
+        assert part(run, "actor", 1).error == "ended by SIGKILL"
+        assert run.state == "running"

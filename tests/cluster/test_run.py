@@ -1,0 +1,187 @@
+"""Runs on this machine: they learn, scale, stop and are resumed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cogrs.cluster import RunFailedError, attach, launch
+from cogrs.cluster.checkpoints import Checkpoints
+from cogrs.cluster.run_folder import RunFolder
+from tests.cluster import programs
+from tests.cluster.runs import LONG, eventually, goes_on, part, running
+from tests.program import command
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="runs need POSIX signals"),
+    pytest.mark.timeout(600),
+]
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_run_ends_by_itself_after_its_updates(tmp_path):
+    with running(tmp_path, changes={"updates": 200}) as run:
+        assert run.wait(LONG) is True
+        assert run.state == "ended"
+        status = run.status()
+        learner = next(each for each in status.parts if each.role == "learner")
+        assert (learner.count, status.rows.drawn) == (200, 200 * 16)
+        # Nobody has failed: all that was sent has come.
+        assert status.rows.lost == 0
+        assert status.rows.inserted == status.rows.stored > 0
+        assert {each.restarts for each in status.parts} == {0}
+        assert "the learner has made its updates" in run.logs("supervisor")
+        assert not any(is_alive(each.pid) for each in status.parts)
+
+
+def test_resumed_run_goes_on_with_checkpoints_of_all_parts(tmp_path):
+    with running(tmp_path, changes={"updates": 100}) as run:
+        run.wait(LONG)
+        before = run.status().rows
+    with pytest.raises(FileExistsError, match="resume=True"):
+        launch(programs.plan(tmp_path))
+    with running(tmp_path, changes={"updates": 250}, resume=True) as run:
+        run.wait(LONG)
+        after = run.status().rows
+        assert after.drawn == 250 * 16
+        assert after.stored >= before.stored
+        assert after.inserted >= before.inserted
+        assert after.inserted == after.stored + after.lost
+    with running(tmp_path, changes={"updates": 250}, resume=True) as run:
+        assert run.wait(LONG)  # nothing is left to do
+
+
+def test_run_under_way_is_attached_to_scaled_and_stopped(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        for resume in (False, True):
+            with pytest.raises(FileExistsError, match="is under way"):
+                launch(programs.plan(tmp_path), resume=resume)
+        other = attach("run", storage=tmp_path)
+        other.scale(actors=4)
+        eventually(lambda: part(run, "actor", 3).count > 0)
+        pid = part(run, "actor", 3).pid
+        other.scale(actors=2)
+        eventually(lambda: not is_alive(pid))
+        other.scale(actors=4)
+        eventually(lambda: part(run, "actor", 3).pid != pid)
+        goes_on(run)
+        assert {each.restarts for each in run.status().parts} == {0}
+        with pytest.raises(ValueError, match="actors: expected an integer >= 2, got 1"):
+            run.scale(actors=1)
+        other.stop()
+        assert run.wait(LONG) is True
+        with pytest.raises(RuntimeError, match="the run is over"):
+            run.scale(actors=3)
+        other.close()
+
+
+def test_policy_that_always_fails_ends_the_run_with_its_traceback(tmp_path):
+    changes = {"policy": "tests.cluster.programs:FailingPolicy"}
+    with running(tmp_path, changes=changes) as run:
+        with pytest.raises(RunFailedError, match="ValueError: this policy always fails"):
+            run.wait(LONG)
+        status = run.status()
+        assert status.state == "failed"
+        assert "all actors were given up" in status.error
+        assert "this policy always fails" in run.logs("actor", 1)
+        with pytest.raises(FileNotFoundError, match="part: expected one of actor-0, actor-1"):
+            run.logs("actor", 7)
+
+
+DRIVER = """
+import sys
+from tests.cluster import programs
+from cogrs.cluster import launch
+
+run = launch(programs.plan(sys.argv[1]), detached=bool(int(sys.argv[2])), timeout=None)
+print("up", flush=True)
+run.wait()
+"""
+
+
+def driver(storage, *, detached=False):
+    """A program that has started a run, and waits for its end."""
+    started = subprocess.Popen(
+        command(DRIVER, str(storage), str(int(detached))), stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout.readline() == "up\n"
+    return started
+
+
+def test_ctrl_c_of_the_driver_ends_the_run_with_checkpoints(tmp_path):
+    program = driver(tmp_path)
+    run = attach("run", storage=tmp_path)
+    pids = [each.pid for each in run.status().parts]
+    goes_on(run)
+    program.send_signal(signal.SIGINT)
+    program.communicate(timeout=LONG)
+    assert run.state == "ended"
+    assert not any(map(is_alive, pids))
+    for part_name in ("shard-0", "shard-1", "learner-0"):
+        assert list((tmp_path / "run" / part_name).glob("*.checkpoint"))
+    run.close()
+
+
+def test_killed_driver_ends_its_run(tmp_path):
+    program = driver(tmp_path)
+    run = attach("run", storage=tmp_path)
+    program.kill()
+    program.communicate()
+    eventually(lambda: run.state == "ended")
+    run.close()
+
+
+def test_detached_run_outlives_a_killed_driver(tmp_path):
+    program = driver(tmp_path, detached=True)
+    with attach("run", storage=tmp_path) as run:
+        program.kill()
+        program.communicate()
+        goes_on(run)
+        run.stop()
+        assert run.state == "ended"
+
+
+def test_parts_end_after_a_killed_supervisor_and_the_run_can_be_resumed(tmp_path):
+    with running(tmp_path) as run:
+        goes_on(run)
+        parts = run.status().parts
+        os.kill(parts[0].pid, signal.SIGKILL)
+        eventually(lambda: not any(is_alive(each.pid) for each in parts[1:]))
+        with pytest.raises(RunFailedError, match="the supervisor has ended unexpectedly"):
+            run.wait(LONG)
+    with running(tmp_path, resume=True) as run:
+        goes_on(run)
+
+
+def test_attach_to_a_run_that_never_was_raises(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no run 'run'"):
+        attach("run", storage=tmp_path)
+
+
+def test_newest_readable_checkpoint_counts_and_two_are_kept(tmp_path):
+    kept = Checkpoints(tmp_path / "part")
+    for number in range(4):
+        kept.write(lambda path, number=number: path.write_text(str(number)))
+    assert len(list((tmp_path / "part").iterdir())) == 2
+    assert kept.newest(lambda path: int(path.read_text())) == 3
+    sorted((tmp_path / "part").iterdir())[-1].write_text("damaged")
+    assert kept.newest(lambda path: int(path.read_text())) == 2
+
+
+def test_folder_of_a_run_keeps_its_secret_keys_from_others(tmp_path):
+    folder = RunFolder(tmp_path, "run")
+    folder.create(programs.plan(tmp_path))
+    assert (folder.path / "keys").stat().st_mode & 0o077 == 0
+    before = folder.server_key().read_bytes()
+    folder.create(programs.plan(tmp_path))
+    assert folder.server_key().read_bytes() == before
