@@ -58,14 +58,13 @@ def add_page_options(parser: Parser) -> None:
     add("--json", action="store_true", help="print one line of JSON once the page answers")
 
 
-def add_store_options(parser: Parser) -> None:
-    """Add the options of the store that trials are kept in."""
+def add_store_options(parser: Parser, text: str) -> None:
+    """Add the options of a store of trials; `text` says what becomes of it."""
     add = parser.add_argument
     add(
         "--store",
         metavar="DIR",
-        help="keep the trials, with all judgements, in this folder, or with an index at "
-        "postgresql://...; cogrs data shows them (default: they are not kept)",
+        help=f"{text}: a folder, or an index at postgresql://... (default: no store)",
     )
     add(
         "--store-files",
@@ -84,15 +83,15 @@ def store_of(given: argparse.Namespace) -> Location | None:
 
 
 @contextmanager
-def opened(where: Location | None) -> Iterator[Store | None]:
-    """Open the store that trials are kept in, if there is one, and close it afterwards."""
+def opened(where: Location | None, *, create: bool) -> Iterator[Store | None]:
+    """Open a store of trials, if there is one, and close it afterwards."""
     if where is None:
         yield None
         return
     from cogrs.store import open_store
 
     files = where.folder if where.postgres else None
-    with open_store(where.postgres or where.folder, files=files, create=True) as store:
+    with open_store(where.postgres or where.folder, files=files, create=create) as store:
         yield store
 
 

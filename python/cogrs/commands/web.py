@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.commands import pages
 from cogrs.commands.parser import Parser, fail, integer
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cogrs.stop_signal import StopSignal
+    from cogrs.store import Store
     from cogrs.tls import ClientTls
     from cogrs.web import Game
 
@@ -42,6 +43,15 @@ def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tls", action="store_true", help="connect to the orchestrator with TLS")
     add("--ca", type=Path, metavar="FILE", help="connect with TLS, and trust these certificates")
     add("--server-name", metavar="NAME", help="host name in the orchestrator's certificate")
+    add(
+        "--replay",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="replay server that the console shows, by its Prometheus metrics, such as "
+        "learner=http://127.0.0.1:9100/metrics; can be repeated",
+    )
+    pages.add_store_options(web, "trials of this store are shown to operators")
     pages.add_page_options(web)
     web.set_defaults(run=_run)
 
@@ -54,7 +64,8 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     if (missing := pages.find_missing()) is not None:
         return fail("web", missing)
     try:
-        return asyncio.run(_serve(given, _game(given), stop))
+        with pages.opened(pages.store_of(given), create=False) as store:
+            return asyncio.run(_serve(given, _game(given), stop, store))
     except (ImportError, OSError, TypeError, ValueError) as error:
         return fail("web", str(error))
 
@@ -75,6 +86,21 @@ def _game(given: argparse.Namespace) -> Game:
     return game_of(environment_maker(given.env), title, **options)
 
 
+def _replays(given: list[str]) -> dict[str, Any]:
+    from cogrs.web.replay_metrics import ReplayMetrics
+
+    replays = {}
+    for each in given:
+        name, equals, url = each.partition("=")
+        if not (name and equals) or name in replays:
+            raise ValueError(f"--replay: expected NAME=URL, each name once, got {each!r}")
+        try:
+            replays[name] = ReplayMetrics(url)
+        except ValueError as error:
+            raise ValueError(f"--replay: {name}: {error}") from error
+    return replays
+
+
 def _client_tls(given: argparse.Namespace) -> ClientTls | None:
     from cogrs.tls import ClientTls
 
@@ -83,7 +109,9 @@ def _client_tls(given: argparse.Namespace) -> ClientTls | None:
     return ClientTls(ca=given.ca, server_name=given.server_name)
 
 
-async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int:
+async def _serve(
+    given: argparse.Namespace, game: Game, stop: StopSignal, store: Store | None
+) -> int:
     from cogrs.event_loop import handle_exception
     from cogrs.tokens import read_token
     from cogrs.web import app, serve_page
@@ -98,6 +126,8 @@ async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int
         hosts=pages.hosts_of(given),
         tls=_client_tls(given),
         token=None if given.token is None else read_token("--token", given.token),
+        replays=_replays(given.replay),
+        store=store,
     )
     page, places = made.state.page, made.state.places
     role = "judge" if given.judge else "player"

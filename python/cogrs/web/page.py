@@ -1,4 +1,4 @@
-"""The page as an ASGI app: three files, and the WebSocket by which it plays."""
+"""The page as an ASGI app: a few files, and the WebSocket by which it plays."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _CONSOLE_FILES = {
     "/console": ("console.html", "text/html"),
     "/console.js": ("console.js", "text/javascript"),
     "/console.css": ("console.css", "text/css"),
+    "/recording.js": ("recording.js", "text/javascript"),
 }
 
 _HEADERS = {
