@@ -53,6 +53,8 @@ POST_BACKLOG: Final = 10_000
 POST_BACKLOG_BYTES: Final = 64 * MIB
 LATE_SOURCES: Final = 1_000
 """Sources of rewards in one request to a trial that has ended."""
+LATE_WAITING: Final = 1_000
+"""Requests with late rewards that wait for the end of one trial."""
 LATE_AGENTS: Final = 4_096
 """Agents of ended trials that a server keeps for late rewards; the oldest is forgotten."""
 LOG_BACKLOG: Final = 10_000
