@@ -218,7 +218,7 @@ class Connection:
 
     async def _judge(self, seat: Seat, message: dict[str, Any]) -> None:
         try:
-            given = await seat.place.judge(message)
+            given = await seat.place.judge(message, lambda sent: self._viewer.tell(_ack_of(sent)))
         except JudgementError as error:
             self._ack("feedback", ok=False, reason=str(error))
         else:
@@ -245,6 +245,7 @@ async def _until_free(seat: Seat) -> None:
 
 
 def _ack_of(given: Judgement) -> str:
+    known = {} if given.stored is None else {"stored": given.stored}
     return write_message(
         "ack",
         of="feedback",
@@ -253,5 +254,5 @@ def _ack_of(given: Judgement) -> str:
         tick=given.ticks[-1],
         value=given.value,
         undone=given.undone,
-        stored=given.stored,
+        **known,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
@@ -25,30 +26,56 @@ _MOST = 1000
 
 _MOST_TICKS = 256
 """Ticks that a judgement is spread over; each costs a call, or a file of a store written anew."""
+_ROUNDING = 1e-9
 _FORGOTTEN = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE)
-"""How a reward is refused while a trial ends, once it is forgotten, or without an orchestrator."""
+"""How a reward is refused once its trial is forgotten, or without an orchestrator."""
 
 
 class JudgementError(ValueError):
     """A judgement that is refused; the text is shown to the person."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Judgement:
     """One judgement of a picture, or of several in a credit window."""
 
     id: int
     session: ClientSession
+    receivers: tuple[str, ...]
     ticks: tuple[int, ...]
     value: float
     confidence: float
     seen: float
-    stored: bool = False
+    stored: bool | None = None
+    """Whether the trial, or what stored its steps, took it; None while it waits to be sent."""
     undone: bool = False
+    sent: bool = False
+
+
+@dataclass(eq=False)
+class Sending:
+    """A judgement, or its opposite, on its way."""
+
+    given: Judgement
+    undo: bool
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it has to wait for a dispatch."""
+
+    @property
+    def value(self) -> float:
+        """The value for each tick."""
+        value = self.given.value / len(self.given.ticks)
+        return -value if self.undo else value
 
 
 class Judgements:
-    """The judgements of one place."""
+    """The judgements of one place.
+
+    A trial averages the rewards that one dispatch takes to an actor for one tick, and adds up those
+    of different dispatches. Each judgement is to count by itself, so that taking it back leaves the
+    others as they are. Therefore one that would be averaged with another waits until that has gone
+    out; a judgement and its opposite may go out together, since their mean is their sum.
+    """
 
     def __init__(self, keep_late: Callable[[str, Reward], bool] | None = None) -> None:
         """Create an empty list; `keep_late` is called as `Place` says."""
@@ -57,12 +84,42 @@ class Judgements:
         """Held for one judgement at a time, so that they are sent in their order."""
         self._given: list[Judgement] = []
         self._count = 0
+        self._ticks: dict[str, int] = {}
+        """The latest tick that was seen of each trial that runs."""
+        self._waiting: defaultdict[_Key, list[_Waiting]] = defaultdict(list)
+        """What the trial has taken, and may not have dispatched yet."""
+        self._changed = asyncio.Event()
 
     def __iter__(self) -> Iterator[Judgement]:
         """Return those that can still be taken back or were."""
         return iter(self._given)
 
-    async def add(
+    # What the place sees of its trials.
+
+    def saw(self, trial: str, tick: int) -> None:
+        """Note that a tick of a trial was dispatched."""
+        self._ticks[trial] = tick
+        for key, waiting in list(self._waiting.items()):
+            if key.trial == trial:
+                waiting[:] = [each for each in waiting if each.until > tick]
+                if not waiting:
+                    del self._waiting[key]
+        self._tell()
+
+    def ended(self, trial: str) -> None:
+        """Note that a trial has ended: its late rewards are not averaged."""
+        self._ticks.pop(trial, None)
+        for key in [key for key in self._waiting if key.trial == trial]:
+            del self._waiting[key]
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # What people ask for.
+
+    def add(
         self,
         session: ClientSession,
         receivers: Sequence[str],
@@ -70,8 +127,8 @@ class Judgements:
         value: float,
         confidence: float,
         seen: float,
-    ) -> Judgement:
-        """Reward the receivers for ticks, among which the value is spread.
+    ) -> Sending:
+        """Return a new judgement to send: rewards of ticks, among which the value is spread.
 
         Raises:
             JudgementError: A value is out of range, or a tick rewards no action.
@@ -85,40 +142,81 @@ class Judgements:
         if len(ticks) > _MOST_TICKS or len(set(ticks)) < len(ticks):
             raise JudgementError(f"ticks: expected at most {_MOST_TICKS}, each of them once")
         self._count += 1
-        given = Judgement(self._count, session, tuple(ticks), value, confidence, seen)
-        async with self._turn:
-            given.stored = await self._send(given, receivers, 1)
-            self._given.append(given)
-            del self._given[:-_MOST]
-        return given
+        to = tuple(receivers)
+        given = Judgement(self._count, session, to, tuple(ticks), value, confidence, seen)
+        self._given.append(given)
+        del self._given[:-_MOST]
+        return Sending(given, undo=False)
 
-    async def undo(self, receivers: Sequence[str]) -> Judgement:
-        """Take the latest judgement back, by a reward of the opposite sign.
+    def undo(self) -> Sending:
+        """Take the latest judgement back; return its opposite to send.
 
         Raises:
             JudgementError: All are taken back already.
         """
-        async with self._turn:
-            latest = next((each for each in reversed(self._given) if not each.undone), None)
-            if latest is None:
-                raise JudgementError("there is no judgement to take back")
-            await self._send(latest, receivers, -1)
-            latest.undone = True
-        return latest
+        latest = next((each for each in reversed(self._given) if not each.undone), None)
+        if latest is None:
+            raise JudgementError("there is no judgement to take back")
+        latest.undone = True
+        self._tell()  # it may wait to be sent, which is not necessary any more
+        return Sending(latest, undo=True)
 
-    async def _send(self, given: Judgement, receivers: Sequence[str], sign: int) -> bool:
-        note: dict[str, Any] = {"judgement": given.id, "seen": given.seen, "undone": sign < 0}
+    async def send(self, sending: Sending) -> None:
+        """Send a judgement or its opposite, as soon as it counts by itself.
+
+        Raises:
+            RemoteCallError: The orchestrator refuses; the judgement is as it was before.
+        """
+        given = sending.given
+        try:
+            while not await self._try_to_send(sending):
+                sending.held.set()
+                await self._changed.wait()
+        except BaseException:
+            if sending.undo:
+                given.undone = False
+            elif given in self._given:
+                self._given.remove(given)
+            raise
+
+    async def _try_to_send(self, sending: Sending) -> bool:
+        """Send, unless that has to wait; return whether it is settled."""
+        given = sending.given
+        async with self._turn:
+            if given.undone and not given.sent:
+                given.stored = False  # it was taken back before it was sent
+                return True
+            if any(self._is_averaged(key, sending) for key in _keys_of(given)):
+                return False
+            stored = await self._send(sending)
+            given.sent = True
+            if not sending.undo:
+                given.stored = stored
+            return True
+
+    def _is_averaged(self, key: _Key, sending: Sending) -> bool:
+        """Return whether the trial would average it with others to another sum."""
+        others = self._waiting.get(key)
+        if not others:
+            return False
+        value, weight = sending.value, sending.given.confidence
+        total = value + sum(each.value for each in others)
+        weighted = weight * value + sum(each.confidence * each.value for each in others)
+        return abs(total) > _ROUNDING or abs(weighted) > _ROUNDING
+
+    async def _send(self, sending: Sending) -> bool:
+        given = sending.given
+        note: dict[str, Any] = {"judgement": given.id, "seen": given.seen, "undone": sending.undo}
         stored = False
-        for tick in given.ticks:
-            for receiver in receivers:
-                reward = Reward(
-                    receiver,
-                    sign * given.value / len(given.ticks),
-                    given.confidence,
-                    tick,
-                    array_message(note),
-                )
-                stored |= await self._reward(given.session, reward)
+        for key in _keys_of(given):
+            reward = Reward(
+                key.receiver, sending.value, given.confidence, key.tick, array_message(note)
+            )
+            stored |= await self._reward(given.session, reward)
+            if (tick := self._ticks.get(key.trial)) is not None:
+                # The next tick may be on its way already, without this reward.
+                waiting = _Waiting(sending.value, given.confidence, tick + 2)
+                self._waiting[key].append(waiting)
         return stored
 
     async def _reward(self, session: ClientSession, reward: Reward) -> bool:
@@ -139,3 +237,26 @@ class Judgements:
         except Exception:  # of the user's function
             _logger.exception("a late judgement was not kept")
             return taken
+
+
+class _Key(NamedTuple):
+    """What a trial averages the rewards of."""
+
+    trial: str
+    receiver: str
+    tick: int
+
+
+class _Waiting(NamedTuple):
+    """A reward that a trial has taken."""
+
+    value: float
+    confidence: float
+    until: int
+    """The tick by which it has gone out for certain."""
+
+
+def _keys_of(given: Judgement) -> Iterator[_Key]:
+    for tick in given.ticks:
+        for receiver in given.receivers:
+            yield _Key(given.session.trial.id, receiver, tick)

@@ -32,7 +32,7 @@ from cogrs.sdk.player_function import call_on_thread
 from cogrs.shown import shown
 from cogrs.web.audience import Audience
 from cogrs.web.inputs import Inputs
-from cogrs.web.judgements import Judgement, JudgementError, Judgements
+from cogrs.web.judgements import Judgement, JudgementError, Judgements, Sending
 from cogrs.web.picture import summarize
 from cogrs.web.wire import write_message
 
@@ -108,7 +108,7 @@ class Place:
         """Whether the person left for good."""
         self._leaving = asyncio.Event()
         """Set when this trial is to be left."""
-        self._judging: set[asyncio.Task[Judgement]] = set()
+        self._judging: set[asyncio.Task[None]] = set()
         self._sessions: dict[str, ClientSession] = {}
         """Of the latest trials, for late judgements."""
 
@@ -154,6 +154,7 @@ class Place:
                     self._take(session, event)
         finally:
             leaving.cancel()
+            self.judgements.ended(session.trial.id)
             await self._stop_answering()
 
     async def _next_event(self, session: ClientSession, leaving: asyncio.Task[Any]) -> Any:
@@ -198,6 +199,7 @@ class Place:
         if self._answering is not None:
             self._answering.cancel()
         self.inputs.open(observation.tick)
+        self.judgements.saw(session.trial.id, observation.tick)
         waits = self._policy is None and self.game.mode != "hold"
         seconds = self._seconds(observation.tick)
         self._show(observation, None if waits or self.game.controls is None else seconds)
@@ -342,51 +344,76 @@ class Place:
         self.inputs.take(message.get("tick"), value, takeover=takeover)
         return None
 
-    async def judge(self, message: dict[str, Any]) -> Judgement:
+    async def judge(
+        self, message: dict[str, Any], tell: Callable[[Judgement], None] = lambda _: None
+    ) -> Judgement:
         """Take a judgement, or take one back; it goes on if the caller is cancelled meanwhile.
+
+        Args:
+            message: Of type `feedback`.
+            tell: Called once the judgement is sent, if it had to wait for a tick.
 
         Raises:
             JudgementError: It is refused.
         """
         if len(self._judging) >= _MOST_JUDGED:
             raise JudgementError(f"{_MOST_JUDGED} judgements wait to be stored: try again later")
-        task = asyncio.ensure_future(self._judge(message))
-        self._judging.add(task)
-        task.add_done_callback(self._judging.discard)
-        return await asyncio.shield(task)
+        sending = self._sending_of(message)
+        sent = asyncio.ensure_future(self.judgements.send(sending))
+        self._judging.add(sent)
+        sent.add_done_callback(self._judging.discard)
+        held = asyncio.ensure_future(sending.held.wait())
+        try:
+            await asyncio.wait({sent, held}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            held.cancel()
+        if not sent.done():
+            sent.add_done_callback(lambda task: self._tell_sent(task, sending.given, tell))
+        elif isinstance(error := sent.exception(), grpc.aio.AioRpcError):
+            raise JudgementError(self._reason_of(error)) from error
+        else:
+            sent.result()
+        return sending.given
+
+    def _tell_sent(
+        self, task: asyncio.Task[None], given: Judgement, tell: Callable[[Judgement], None]
+    ) -> None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            _logger.warning("a judgement was not taken: %s", self._reason_of(error))
+            given.stored = False
+        if given.sent or not given.undone:  # else it was taken back, which was told
+            tell(given)
 
     async def finish_judging(self, seconds: float) -> None:
         """Wait until all judgements that were taken are stored, or so many seconds."""
         if self._judging:
             await asyncio.wait(self._judging, timeout=seconds)
 
-    async def _judge(self, message: dict[str, Any]) -> Judgement:
+    def _sending_of(self, message: dict[str, Any]) -> Sending:
         session, wanted = self._session, message.get("trial")
         if not self.game.feedback or session is None:
             raise JudgementError("there is nothing to judge yet")
+        if message.get("undo"):
+            return self.judgements.undo()
         if wanted:  # another trial is not to get its judgement
             session = self._sessions.get(wanted)
             if session is None:
                 raise JudgementError(f"trial: expected one of the latest, got {shown(wanted)}")
-        receivers = self._receivers(session)
-        try:
-            if message.get("undo"):
-                return await self.judgements.undo(receivers)
-            ticks = message.get("ticks") or [message.get("tick")]
-            if ticks[0] is None or "value" not in message:
-                raise JudgementError("feedback: expected a tick and a value")
-            if session is self._session and max(ticks) > self._tick:
-                raise JudgementError(f"tick: expected at most {self._tick}, got {max(ticks)}")
-            return await self.judgements.add(
-                session,
-                receivers,
-                ticks,
-                message["value"],
-                message.get("confidence", 1.0),
-                message.get("seen", 0.0),
-            )
-        except grpc.aio.AioRpcError as error:
-            raise JudgementError(self._reason_of(error)) from error
+        ticks = message.get("ticks") or [message.get("tick")]
+        if ticks[0] is None or "value" not in message:
+            raise JudgementError("feedback: expected a tick and a value")
+        if session is self._session and max(ticks) > self._tick:
+            raise JudgementError(f"tick: expected at most {self._tick}, got {max(ticks)}")
+        return self.judgements.add(
+            session,
+            self._receivers(session),
+            ticks,
+            message["value"],
+            message.get("confidence", 1.0),
+            message.get("seen", 0.0),
+        )
 
     def _receivers(self, session: ClientSession) -> Sequence[str]:
         if self._judged:

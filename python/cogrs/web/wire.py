@@ -184,7 +184,12 @@ DOWN: Final = (
             Field("tick", INTEGER, "the tick that was judged"),
             Field("value", NUMBER, "the value that was recorded"),
             Field("undone", FLAG, "whether the judgement was taken back"),
-            Field("stored", FLAG, "whether the trial, or what stored its steps, took it"),
+            Field(
+                "stored",
+                FLAG,
+                "whether the trial, or what stored its steps, took it; left out while it waits for "
+                "a tick, after which another `ack` tells",
+            ),
         ),
     ),
     Kind(
