@@ -122,10 +122,23 @@ def test_option_out_of_range_is_refused(capsys, arguments, error):
     assert error in capsys.readouterr().err
 
 
-def test_web_needs_to_know_the_game(capsys):
+def test_web_that_nobody_tells_the_game_says_what_is_missing(capsys):
     where = ["web", "--orchestrator", "127.0.0.1:9", "--actor-class", "player"]
     assert cli.main(where) == 2
     assert "cogrs web: --env: expected what is played" in capsys.readouterr().err
+
+
+def test_web_without_a_game_waits_for_trials_that_tell_it(config):
+    with orchestrator(config) as (_, ports):
+        where = f"127.0.0.1:{ports['port']}"
+        given = ("--orchestrator", where, "--actor-class", "player", "--json")
+        with program(script("web", *given)) as process:
+            at = started(process)
+            with connect(f"ws://127.0.0.1:{at['port']}/ws") as socket:
+                socket.send(json.dumps({"type": "join", "token": at["url"].partition("#")[2]}))
+                hello = next(m for m in map(json.loads, socket) if m["type"] == "hello")
+                assert (hello["title"], hello["controls"]) == (where, {})
+            assert stopped(process) == 130
 
 
 def test_web_prints_a_link_per_person(config):

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from cogrs.web import Game
 
 
+_ANSWERS_WITHIN = 10.0
+"""Seconds for an orchestrator to answer."""
+
+
 def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command."""
     web = commands.add_parser(
@@ -35,7 +39,8 @@ def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
     add(
         "--env",
         metavar="ENV",
-        help="what is played, for actions and keys: an id of Gymnasium's, or module:function",
+        help="what is played, for actions and keys: an id of Gymnasium's, or module:function "
+        "(default: what the environments of the trials tell, as those of cogrs.sdk do)",
     )
     add("--judge", action="store_true", help="people only judge: their actors are observers")
     add("--people", type=_people, default=1, help="number of links (default: 1)")
@@ -79,10 +84,7 @@ def _game(given: argparse.Namespace) -> Game:
     if given.judge:
         return Game(title=title, controls=None, **options)
     if given.env is None:
-        raise ValueError(
-            "--env: expected what is played, for its actions and keys, or --judge for people who "
-            "only judge; got neither"
-        )
+        return Game(title=title, controls=None, learns=True, **options)
     return game_of(environment_maker(given.env), title, **options)
 
 
@@ -109,6 +111,24 @@ def _client_tls(given: argparse.Namespace) -> ClientTls | None:
     return ClientTls(ca=given.ca, server_name=given.server_name)
 
 
+async def _check_answer(given: argparse.Namespace) -> None:
+    """Refuse an orchestrator that does not answer, if its trials are to tell what is played."""
+    from cogrs.sdk import TrialController, UnreachableError
+    from cogrs.tokens import read_token
+
+    token = None if given.token is None else read_token("--token", given.token)
+    async with TrialController(given.orchestrator, tls=_client_tls(given), token=token) as asks:
+        try:
+            async with asyncio.timeout(_ANSWERS_WITHIN):
+                await asks.versions()
+        except (TimeoutError, UnreachableError) as error:
+            raise ValueError(
+                "--env: expected what is played, for its actions and keys, or --judge for people "
+                f"who only judge; got neither, and no orchestrator at {given.orchestrator} whose "
+                "trials tell it"
+            ) from error
+
+
 async def _serve(
     given: argparse.Namespace, game: Game, stop: StopSignal, store: Store | None
 ) -> int:
@@ -117,6 +137,8 @@ async def _serve(
     from cogrs.web import app, serve_page
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
+    if game.learns:
+        await _check_answer(given)
     made = app(
         given.orchestrator,
         game,

@@ -78,7 +78,7 @@ def app(
         page.add_closer(client.close)
 
         async def join() -> ClientSession:
-            return await client.join(name=actor_name, actor_class=actor_class)
+            return await client.join(name=actor_name, actor_class=actor_class, spaces=game.learns)
 
         return Place(game, join, judged=judged, patience=patience)
 

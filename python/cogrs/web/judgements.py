@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
+from cogrs.escape import escaped
 from cogrs.sdk import Reward
 from cogrs.sdk.codecs import array_message
 
@@ -27,6 +28,8 @@ _MOST = 1000
 _MOST_TICKS = 256
 """Ticks that a judgement is spread over; each costs a call, or a file of a store written anew."""
 _ROUNDING = 1e-9
+_MOST_SENDINGS = 64
+"""Judgements that are on their way."""
 _FORGOTTEN = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE)
 """How a reward is refused once its trial is forgotten, or without an orchestrator."""
 
@@ -89,6 +92,7 @@ class Judgements:
         self._waiting: defaultdict[_Key, list[_Waiting]] = defaultdict(list)
         """What the trial has taken, and may not have dispatched yet."""
         self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Judgement]:
         """Return those that can still be taken back or were."""
@@ -133,6 +137,7 @@ class Judgements:
         Raises:
             JudgementError: A value is out of range, or a tick rewards no action.
         """
+        self._check_room()
         if not -1 <= value <= 1:
             raise JudgementError(f"value: expected a number from -1 to 1, got {value:g}")
         if not 0 < confidence <= 1:
@@ -154,6 +159,7 @@ class Judgements:
         Raises:
             JudgementError: All are taken back already.
         """
+        self._check_room()
         latest = next((each for each in reversed(self._given) if not each.undone), None)
         if latest is None:
             raise JudgementError("there is no judgement to take back")
@@ -161,11 +167,41 @@ class Judgements:
         self._tell()  # it may wait to be sent, which is not necessary any more
         return Sending(latest, undo=True)
 
-    async def send(self, sending: Sending) -> None:
-        """Send a judgement or its opposite, as soon as it counts by itself.
+    def _check_room(self) -> None:
+        if len(self._tasks) >= _MOST_SENDINGS:
+            raise JudgementError(f"{_MOST_SENDINGS} judgements wait to be stored: try again later")
+
+    async def deliver(self, sending: Sending, tell: Callable[[Judgement], None]) -> Judgement:
+        """Send a judgement, also if the caller is cancelled; return once it is sent or has to wait.
+
+        If it has to wait for a tick, `tell` is called once it is sent.
 
         Raises:
-            RemoteCallError: The orchestrator refuses; the judgement is as it was before.
+            RemoteCallError: The orchestrator refuses.
+        """
+        sent = asyncio.ensure_future(self._send_in_turn(sending))
+        self._tasks.add(sent)
+        sent.add_done_callback(self._tasks.discard)
+        held = asyncio.ensure_future(sending.held.wait())
+        try:
+            await asyncio.wait({sent, held}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            held.cancel()
+        if sent.done():
+            sent.result()
+        else:
+            sent.add_done_callback(lambda task: _tell_sent(task, sending.given, tell))
+        return sending.given
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until all judgements are sent, or so many seconds."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+    async def _send_in_turn(self, sending: Sending) -> None:
+        """Send a judgement or its opposite, as soon as it counts by itself.
+
+        If the orchestrator refuses it, the judgement is as it was before.
         """
         given = sending.given
         try:
@@ -254,6 +290,18 @@ class _Waiting(NamedTuple):
     confidence: float
     until: int
     """The tick by which it has gone out for certain."""
+
+
+def _tell_sent(
+    task: asyncio.Task[None], given: Judgement, tell: Callable[[Judgement], None]
+) -> None:
+    if task.cancelled():
+        return
+    if (error := task.exception()) is not None:
+        _logger.warning("a judgement was not taken: %s", escaped(str(error)))
+        given.stored = False
+    if given.sent or not given.undone:  # else it was taken back, which was told
+        tell(given)
 
 
 def _keys_of(given: Judgement) -> Iterator[_Key]:

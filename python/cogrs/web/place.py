@@ -31,6 +31,7 @@ from cogrs.sdk.codecs import array_message, read_array_message
 from cogrs.sdk.player_function import call_on_thread
 from cogrs.shown import shown
 from cogrs.web.audience import Audience
+from cogrs.web.game import learned_game
 from cogrs.web.inputs import Inputs
 from cogrs.web.judgements import Judgement, JudgementError, Judgements, Sending
 from cogrs.web.picture import summarize
@@ -50,8 +51,6 @@ _RETRY = 0.25
 """Seconds between two attempts to join a trial."""
 _BETWEEN = 1.5
 """Seconds between the end of a trial and the next one."""
-_MOST_JUDGED = 64
-"""Judgements that are on their way."""
 _NOT_YET = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.UNAVAILABLE,
@@ -108,7 +107,10 @@ class Place:
         """Whether the person left for good."""
         self._leaving = asyncio.Event()
         """Set when this trial is to be left."""
-        self._judging: set[asyncio.Task[None]] = set()
+        self.changed: set[Callable[[], None]] = set()
+        """Called when the game has changed."""
+        self._learned = ""
+        """The spaces that the game was learned from."""
         self._sessions: dict[str, ClientSession] = {}
         """Of the latest trials, for late judgements."""
 
@@ -198,6 +200,8 @@ class Place:
     def _open(self, session: ClientSession, observation: Observation) -> None:
         if self._answering is not None:
             self._answering.cancel()
+        if self.game.learns and (not self._learned or session.spaces_json != self._learned):
+            self._learn(session)
         self.inputs.open(observation.tick)
         self.judgements.saw(session.trial.id, observation.tick)
         waits = self._policy is None and self.game.mode != "hold"
@@ -209,6 +213,17 @@ class Place:
             answer = self._answer(session, observation, seconds)
             self._answering = asyncio.ensure_future(answer)
             self._answering.add_done_callback(self._check_answer)
+
+    def _learn(self, session: ClientSession) -> None:
+        """Take title and controls from the environment.
+
+        Raises:
+            ImportError, ValueError: As `learned_game`.
+        """
+        self.game = learned_game(self.game, session.spaces_json, session.trial.name)
+        self._learned = session.spaces_json
+        for tell in list(self.changed):
+            tell()
 
     def _seconds(self, tick: int) -> float:
         """Return for how long a tick is open."""
@@ -356,40 +371,15 @@ class Place:
         Raises:
             JudgementError: It is refused.
         """
-        if len(self._judging) >= _MOST_JUDGED:
-            raise JudgementError(f"{_MOST_JUDGED} judgements wait to be stored: try again later")
         sending = self._sending_of(message)
-        sent = asyncio.ensure_future(self.judgements.send(sending))
-        self._judging.add(sent)
-        sent.add_done_callback(self._judging.discard)
-        held = asyncio.ensure_future(sending.held.wait())
         try:
-            await asyncio.wait({sent, held}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            held.cancel()
-        if not sent.done():
-            sent.add_done_callback(lambda task: self._tell_sent(task, sending.given, tell))
-        elif isinstance(error := sent.exception(), grpc.aio.AioRpcError):
+            return await self.judgements.deliver(sending, tell)
+        except grpc.aio.AioRpcError as error:
             raise JudgementError(self._reason_of(error)) from error
-        else:
-            sent.result()
-        return sending.given
-
-    def _tell_sent(
-        self, task: asyncio.Task[None], given: Judgement, tell: Callable[[Judgement], None]
-    ) -> None:
-        if task.cancelled():
-            return
-        if (error := task.exception()) is not None:
-            _logger.warning("a judgement was not taken: %s", self._reason_of(error))
-            given.stored = False
-        if given.sent or not given.undone:  # else it was taken back, which was told
-            tell(given)
 
     async def finish_judging(self, seconds: float) -> None:
         """Wait until all judgements that were taken are stored, or so many seconds."""
-        if self._judging:
-            await asyncio.wait(self._judging, timeout=seconds)
+        await self.judgements.finish(seconds)
 
     def _sending_of(self, message: dict[str, Any]) -> Sending:
         session, wanted = self._session, message.get("trial")
