@@ -122,13 +122,13 @@ def test_option_out_of_range_is_refused(capsys, arguments, error):
     assert error in capsys.readouterr().err
 
 
-def test_web_that_nobody_tells_the_game_says_what_is_missing(capsys):
+def test_web_without_game_and_orchestrator_names_the_missing_option(capsys):
     where = ["web", "--orchestrator", "127.0.0.1:9", "--actor-class", "player"]
     assert cli.main(where) == 2
     assert "cogrs web: --env: expected what is played" in capsys.readouterr().err
 
 
-def test_web_without_a_game_waits_for_trials_that_tell_it(config):
+def test_web_without_a_game_waits_for_a_trial(config):
     with orchestrator(config) as (_, ports):
         where = f"127.0.0.1:{ports['port']}"
         given = ("--orchestrator", where, "--actor-class", "player", "--json")

@@ -77,7 +77,7 @@ def judge(wire: Any, **fields: Any) -> Any:
     return wire.until("ack", of="feedback")
 
 
-def test_undo_takes_back_the_judgement_that_it_names_and_no_other():
+def test_undo_takes_back_its_judgement_and_no_other():
     samples: list[sdk.Sample] = []
     with stage(length=10, mode="press", **logged(samples)) as on:
         with on.connect() as wire:
@@ -102,7 +102,7 @@ def test_undo_takes_back_the_judgement_that_it_names_and_no_other():
     assert sum(counted) == 1
 
 
-def test_judgement_that_waits_is_never_sent_if_it_is_taken_back():
+def test_judgement_taken_back_while_waiting_is_never_sent():
     samples: list[sdk.Sample] = []
     with stage(length=8, mode="press", **logged(samples)) as on:
         with on.connect() as wire:

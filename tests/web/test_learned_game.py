@@ -54,7 +54,7 @@ async def served(make: Any) -> AsyncIterator[tuple[Any, Any]]:
 
 
 @on_loop
-async def test_page_learns_actions_and_keys_and_plays_by_them() -> None:
+async def test_page_learns_actions_and_keys_from_the_environment() -> None:
     walk = sdk.GymnasiumEnvironment.factory(lambda: Walk(2), frames_to=["ada"])
     async with served(walk) as (socket, controller):
         hello = await until(socket, "hello")
@@ -83,7 +83,7 @@ async def test_environment_that_tells_no_spaces_is_named_as_the_reason() -> None
 
 
 @on_loop
-async def test_client_is_told_spaces_only_if_it_asks() -> None:
+async def test_client_gets_spaces_only_on_request() -> None:
     walk = sdk.GymnasiumEnvironment.factory(lambda: Walk(2))
     config = {"trial_params": {"environment": {"endpoint": "local://e"}, "actors": [ADA]}}
     local = {"e": sdk.local_environments({"": walk})}
