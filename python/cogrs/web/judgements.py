@@ -259,6 +259,10 @@ class Judgements:
         """Send a reward to the trial, or to what keeps it; return whether one of them took it."""
         try:
             taken = await session.send_late_reward(reward)
+        except RuntimeError as error:  # the client is closed, as the page ends
+            if self._keep_late is None:
+                raise JudgementError("the page ends") from error
+            taken = False
         except grpc.aio.AioRpcError as error:
             if self._keep_late is None or error.code() not in _FORGOTTEN:
                 raise

@@ -52,6 +52,10 @@ _HEADERS = {
 }
 
 
+_GRACE = 1.0
+"""Seconds in which judgements are sent before the clients of an app are closed."""
+
+
 class Page:
     """Places for people, and the app that serves them.
 
@@ -106,6 +110,9 @@ class Page:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running.values())
+        if self._closers:
+            judging = [place.finish_judging(_GRACE) for place in self._running]
+            await asyncio.gather(*judging)
         while self._closers:
             await self._closers.pop()()
 
