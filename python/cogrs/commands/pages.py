@@ -9,6 +9,7 @@ import webbrowser
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from cogrs.commands.parser import DONE, LOOK, Parser, number, port
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cogrs.store import Store
     from cogrs.store.location import Location
     from cogrs.tls import ServerTls
+    from cogrs.web import PageServer
 
 CODES = "Exit codes: 0 done, 2 it could not start, 130 Ctrl-C, 143 SIGTERM."
 
@@ -54,6 +56,13 @@ def add_page_options(parser: Parser) -> None:
         "--public-host",
         metavar="NAME",
         help="name under which other machines reach the page, for links (default: --host)",
+    )
+    add(
+        "--public-url",
+        type=_public_url,
+        metavar="URL",
+        help="address at which a proxy serves the page, such as https://pages.example/play/, for "
+        "links",
     )
     add("--json", action="store_true", help="print one line of JSON once the page answers")
 
@@ -136,9 +145,24 @@ def game_options(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _public_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise argparse.ArgumentTypeError(f"expected https://HOST/PATH/, got {text!r}")
+    return text if text.endswith("/") else f"{text}/"
+
+
 def hosts_of(given: argparse.Namespace) -> list[str]:
     """Return the names under which browsers may reach the page."""
-    return [name for name in (given.public_host, given.host) if name]
+    behind = urlsplit(given.public_url or "").hostname
+    return [name for name in (given.public_host, given.host, behind) if name]
+
+
+def link(given: argparse.Namespace, listener: PageServer, token: str, path: str = "") -> str:
+    """Return the link with a token, under the name by which browsers reach the page."""
+    if given.public_url:
+        return f"{given.public_url}{path}#{token}"
+    return listener.url(token, given.public_host or "", path)
 
 
 def tell(given: argparse.Namespace, links: dict[str, Any], lines: Iterable[str]) -> None:

@@ -233,10 +233,9 @@ async def _play(
                 insecure=given.insecure,
             )
             async with listener:
-                host = given.public_host or ""
-                url = listener.url(page.invite(place), host)
-                spectator = listener.url(page.invite(place, "spectator"), host)
-                operator = listener.url(console.invite(), host, "console")
+                url = pages.link(given, listener, page.invite(place))
+                spectator = pages.link(given, listener, page.invite(place, "spectator"))
+                operator = pages.link(given, listener, console.invite(), "console")
                 links = {
                     "url": url,
                     "spectator": spectator,

@@ -161,10 +161,9 @@ async def _serve(
         insecure=given.insecure,
     )
     async with listener:
-        host = given.public_host or ""
-        urls = [listener.url(page.invite(place, role), host) for place in places]
-        spectator = listener.url(page.invite(places[0], "spectator"), host)
-        console = listener.url(page.console.invite(), host, "console")
+        urls = [pages.link(given, listener, page.invite(place, role)) for place in places]
+        spectator = pages.link(given, listener, page.invite(places[0], "spectator"))
+        console = pages.link(given, listener, page.console.invite(), "console")
         links = {
             "url": urls[0],
             "urls": urls,

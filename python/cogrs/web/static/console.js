@@ -180,15 +180,23 @@ function list(before = null) {
   send(message);
 }
 
+function refresh() {
+  if (until === null) list();
+}
+
 function showStored({ trials }) {
   const body = byId("stored").tBodies[0];
-  if (until === null) {
-    body.replaceChildren();
-    storedRows.clear();
-  }
   for (const trial of trials) {
-    if (!storedRows.has(trial.id)) body.append(storedRow(trial));
+    const found = storedRows.get(trial.id);
+    if (!found) storedRows.set(trial.id, storedRow(trial));
+    else if (!found.contains(document.activeElement)) {
+      storedRows.set(trial.id, storedRow(trial));
+      found.replaceWith(storedRows.get(trial.id));
+    }
   }
+  const rows = [...storedRows.values()].sort((a, b) => b.dataset.started - a.dataset.started);
+  // What is in its place is left alone, so that focus stays.
+  rows.forEach((row, at) => body.rows[at] !== row && body.insertBefore(row, body.rows[at] ?? null));
   byId("no-stored").hidden = storedRows.size > 0;
   byId("older").hidden = trials.length < 50;
   byId("older").onclick = () => list(trials.at(-1).started);
@@ -198,7 +206,8 @@ function storedRow(trial) {
   const row = made("tr");
   row.dataset.cogrs = "stored";
   row.dataset.trial = trial.id;
-  const started = new Date(1000 * trial.started).toLocaleString("en", { dateStyle: "medium", timeStyle: "medium" });
+  row.dataset.started = String(trial.started);
+  const started = new Date(1000 * trial.started).toLocaleString("sv"); // 2026-01-31 08:00:00, by the local clock
   const returns = Object.entries(trial.returns).map(([name, value]) => `${name} ${shownNumber(value)}`);
   const marks = [trial.people ? "judged by people" : "", trial.partial ? "partial" : "", trial.reason];
   const texts = [trial.id, started, String(trial.ticks), returns.join(", "), marks.filter(Boolean).join(" · ")];
@@ -211,11 +220,14 @@ function storedRow(trial) {
   button.setAttribute("aria-label", `Replay trial ${trial.id}`);
   button.onclick = () => recording.open(trial.id);
   row.lastElementChild.append(button);
-  storedRows.set(trial.id, row);
   return row;
 }
 
-byId("people").onchange = () => list();
+byId("people").onchange = () => {
+  byId("stored").tBodies[0].replaceChildren();
+  storedRows.clear();
+  list();
+};
 byId("open").onsubmit = (event) => {
   event.preventDefault();
   recording.open(byId("open-id").value.trim());
@@ -254,6 +266,8 @@ function showEnded(ended) {
   const key = ended.map((each) => each.id).join("\n");
   byId("no-ended").hidden = ended.length > 0;
   if (list.dataset.ids === key) return;
+  // A trial is in the store soon after its end.
+  if (list.dataset.ids !== undefined && until === null && !byId("stored-section").hidden) setTimeout(refresh, 2000);
   list.dataset.ids = key;
   list.replaceChildren(
     ...ended.map((each) => {

@@ -189,20 +189,23 @@ export class Recording {
   lane(actor, { width, last }, senders) {
     const figure = made("figure");
     figure.dataset.actor = actor.name;
-    figure.append(made("figcaption", "", actor.class ? `${actor.name} (${actor.class})` : actor.name));
+    const other = actor.class && actor.class !== actor.name;
+    figure.append(made("figcaption", "", other ? `${actor.name} (${actor.class})` : actor.name));
     const svg = drawn("svg", { viewBox: `0 0 100 ${HEIGHT + 8}`, preserveAspectRatio: "none", role: "img" });
     const part = (100 * width) / (last + 1);
     const sums = Object.values(actor.rewards).flat().map(([, sum]) => Math.abs(sum));
     const top = sums.reduce((a, b) => Math.max(a, b), 0) || 1;
     const middle = HEIGHT / 2;
     svg.append(drawn("line", { x1: 0, x2: 100, y1: middle, y2: middle }));
-    const names = Object.keys(actor.rewards);
-    names.forEach((sender, at) => {
+    const names = Object.keys(actor.rewards).sort((a, b) => (b === "env") - (a === "env"));
+    const others = names.filter((name) => name !== "env");
+    names.forEach((sender) => {
       senders.add(sender);
-      // Of senders in one part the bars stand side by side.
-      const wide = part / names.length;
+      // Bars of the environment are behind those of people and agents, which are never too narrow to be seen.
+      const wide = sender === "env" ? part : Math.max((0.7 * part) / others.length, 0.5);
+      const shift = sender === "env" ? 0 : (part - wide * others.length) / 2 + wide * others.indexOf(sender);
       const bars = actor.rewards[sender].map(([bin, sum]) => {
-        const left = bin * part + at * wide;
+        const left = bin * part + shift;
         const high = Math.max((Math.abs(sum) * (middle - 1)) / top, sum === 0 ? 0 : 0.8);
         return `M${left.toFixed(3)} ${middle}v${(sum > 0 ? -high : high).toFixed(2)}h${wide.toFixed(3)}V${middle}z`;
       });
