@@ -30,6 +30,9 @@ def short():
 def long():
     return Walk(40)
 
+def endless():
+    return Walk(10**9)
+
 def stay(observation):
     return 2
 """

@@ -23,7 +23,7 @@ def game(tmp_path, monkeypatch):
     (tmp_path / "mygame.py").write_text(
         "import gymnasium\n"
         "def pole():\n    return gymnasium.make('CartPole-v1')\n"
-        "def two():\n    from tests.web.two import Two\n    return Two()\n"
+        "def two():\n    from tests.sdk.leaves import Leaves\n    return Leaves()\n"
         "def lean(observation):\n    return int(observation.value[2] > 0)\n"
         "number = 3\n"
     )
@@ -69,7 +69,7 @@ def test_play_takes_an_environment_and_a_policy_of_a_module(game):
 
 def test_play_takes_an_agent_of_a_pettingzoo_environment(game):
     pytest.importorskip("pettingzoo")
-    arguments = ("mygame:two", "--actor", "b", "--mode", "press", "--no-browser", "--json")
+    arguments = ("mygame:two", "--actor", "a", "--mode", "press", "--no-browser", "--json")
     with program(script("play", *arguments)) as process:
         at = started(process)
         with connect(f"ws://127.0.0.1:{at['port']}/ws") as socket:
