@@ -319,7 +319,7 @@ class Place:
             self.audience.set_state("playing", "", self._score)
 
     def _check_answer(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or (error := task.exception()) is None:
+        if task.cancelled() or (error := task.exception()) is None or self._leaving.is_set():
             return
         if not isinstance(error, grpc.aio.AioRpcError):  # which reading the session sees, too
             self._fail(error)
