@@ -38,7 +38,7 @@ class Grid(gym.Env):
         self.most, self.arrivals = steps, arrivals
 
     def reset(self, *, seed=None, options=None):
-        """Begin in a corner."""
+        """Start in a corner."""
         self.at, self.steps = np.zeros(2, np.int64), 0
         return self.at, {}
 

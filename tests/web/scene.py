@@ -33,7 +33,7 @@ class Scene:
 async def scene(
     make: Callable[[], Any], *, title: str = "Walk", place: Any = None, **game: Any
 ) -> AsyncIterator[Scene]:
-    """Serve trials of an environment, one after the other, to whoever takes the place.
+    """Serve trials of an environment, one after the other, to the person in the place.
 
     `place` has options of `Place`, `game` those of `game_of`.
     """
