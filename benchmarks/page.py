@@ -19,10 +19,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from cogrs import orchestrator, sdk
-from cogrs.web import Page, Place, game_of, serve_page
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.web.browser import browser
+from tests.web.scene import scene
 
 PAINTED = """
 const frame = document.querySelector("[data-cogrs=frame]");
@@ -72,8 +71,6 @@ class Square(gymnasium.Env[Any, Any]):
 
 def drive(url: str, seconds: float) -> tuple[list[float], dict[str, float]]:
     """Play in a browser; return when keys were pressed, and when ticks were painted."""
-    from tests.web.browser import browser
-
     with browser(600, 800) as page:
         page.open(url)
         page.join()
@@ -95,26 +92,9 @@ async def play(seconds: float) -> None:
     """Play, and print the figures."""
     steps: list[tuple[float, int]] = []
     make = lambda: Square(steps)  # noqa: E731
-    factory = sdk.GymnasiumEnvironment.factory(make, frames_to=["person"])
-    person = {"name": "person", "actor_class": "person", "endpoint": "client"}
-    params = {"environment": {"endpoint": "local://square"}, "actors": [person]}
-    local = {"square": sdk.local_environments({"": factory})}
-    async with (
-        await orchestrator.serve({"trial_params": params}, port=0, local=local) as server,
-        sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
-        sdk.ClientActor(f"127.0.0.1:{server.port}") as client,
-    ):
-
-        async def join() -> sdk.ClientSession:
-            trial = await controller.start_trial()
-            return await client.join(trial.id, name="person")
-
-        place = Place(game_of(make, "Square", fps=60.0), join, leave=controller.terminate_trial)
-        page = Page()
-        async with serve_page(page) as pages:
-            pressed, painted = await asyncio.to_thread(
-                drive, pages.url(page.invite(place)), seconds
-            )
+    async with scene(make, title="Square", fps=60.0) as on:
+        url = on.pages.url(on.page.invite(on.place))
+        pressed, painted = await asyncio.to_thread(drive, url, seconds)
     acted = []
     for at in pressed:
         reached = next((when for when, action in steps if when >= at and action == 1), None)

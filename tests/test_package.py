@@ -37,7 +37,7 @@ ALLOWED = {
     "sb3": {"_core"},
     "sdk": {"_core", "api"},
     "store": {"_core", "api", "sdk"},
-    "web": {"sdk"},
+    "web": {"sdk", "store"},
     "workers": {"collector", "replay", "sdk"},
     "demo": {"api", "orchestrator", "replay", "sdk", "workers"},
 }

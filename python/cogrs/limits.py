@@ -53,6 +53,8 @@ POST_BACKLOG: Final = 10_000
 POST_BACKLOG_BYTES: Final = 64 * MIB
 LATE_SOURCES: Final = 1_000
 """Sources of rewards in one request to a trial that has ended."""
+LATE_WAITING: Final = 1_000
+"""Requests with late rewards that wait for the end of one trial."""
 LATE_AGENTS: Final = 4_096
 """Agents of ended trials that a server keeps for late rewards; the oldest is forgotten."""
 LOG_BACKLOG: Final = 10_000
@@ -204,5 +206,9 @@ WEB_CONNECTIONS: Final = 256
 """Concurrent connections of pages; twice as many sockets, with those that ask for files."""
 WEB_SEATS: Final = 4096
 """Links, and sessions, that a server of pages remembers."""
+WEB_METRICS_BYTES: Final = 4 << 20
+"""Bytes of a page of metrics that a console reads."""
+WEB_RECORDING_BYTES: Final = 4 << 30
+"""Bytes of a stored trial's pictures and ticks in the temporary file of a console."""
 WEB_JOIN_SECONDS: Final = 10.0
 """Seconds for a request of a browser, and for the first message of a page."""

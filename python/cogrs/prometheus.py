@@ -1,13 +1,16 @@
-"""A Prometheus collector of a server's `stats()`. Needs prometheus-client."""
+"""A Prometheus collector of a server's `stats()`, and its listener. Needs prometheus-client."""
 
 from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from cogrs.metrics_server import serve_app
 
 try:
-    from prometheus_client import REGISTRY
+    from prometheus_client import REGISTRY, CollectorRegistry, make_wsgi_app
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "prometheus_client":
@@ -19,9 +22,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
 Stats = TypeVar("Stats")
@@ -74,3 +76,36 @@ class StatsCollector(Collector, Generic[Stats]):
         """Return the present metrics."""
         server = self._server()
         return () if server is None else self._families(server.stats())
+
+
+@contextmanager
+def serve_metrics(
+    metrics: StatsCollector[Any],
+    host: str,
+    port: int,
+    *,
+    insecure: bool = False,
+    consent: str = "insecure=True",
+) -> Iterator[int]:
+    """Serve metrics to Prometheus over HTTP while the block runs, without TLS and tokens.
+
+    Args:
+        metrics: The metrics, not registered yet.
+        host: Address to listen at: one of the loopback, unless `insecure`.
+        port: Port; 0 takes a free one.
+        insecure: Allow remote peers to read the metrics.
+        consent: How the caller allows that, for the error.
+
+    Yields:
+        The port.
+
+    Raises:
+        OSError: The port is taken, or the address does not exist.
+        TypeError: An argument has the wrong type.
+        ValueError: The port is out of range, or remote peers reach the host.
+    """
+    registry = CollectorRegistry()
+    metrics.register(registry)
+    app = make_wsgi_app(registry)
+    with serve_app(app, host, port, insecure=insecure, consent=consent) as bound:
+        yield bound

@@ -36,8 +36,14 @@ class ActorSpaces(NamedTuple):
     action: gymnasium.Space[Any]
 
 
-def actor_spaces_to_json(spaces: Mapping[str, ActorSpaces]) -> str:
+def actor_spaces_to_json(
+    spaces: Mapping[str, ActorSpaces], hints: Mapping[str, Any] | None = None
+) -> str:
     """Return the spaces of actors, by name, as text; "" for no actors.
+
+    Args:
+        spaces: The spaces.
+        hints: What people are told of an actor's actions, as JSON: see `action_hints_from_json`.
 
     Raises:
         TypeError: A space is not one of Gymnasium's own.
@@ -53,7 +59,8 @@ def actor_spaces_to_json(spaces: Mapping[str, ActorSpaces]) -> str:
         ]
         for name, pair in spaces.items()
     }
-    text = json.dumps({"spaces": [json.loads(each) for each in kept], "actors": actors})
+    content = {"spaces": [json.loads(each) for each in kept], "actors": actors}
+    text = json.dumps(content | ({"hints": dict(hints)} if hints else {}))
     if len(text) > SPACES_BYTES:
         raise ValueError(f"spaces: expected at most {SPACES_BYTES} bytes as text, got {len(text)}")
     return text
@@ -80,6 +87,21 @@ def actor_spaces_from_json(text: str) -> dict[str, ActorSpaces]:
     except Exception as error:
         # Gymnasium's spaces raise whatever their own checks raise: AssertionError among them.
         raise ValueError(f"spaces: expected spaces of actors as JSON: {shown(error)}") from error
+
+
+def action_hints_from_json(text: str, actor: str) -> Mapping[str, Any]:
+    """Return the hints of an actor that `actor_spaces_to_json` was given; empty without any.
+
+    Raises:
+        ValueError: The text is damaged, or exceeds a limit.
+    """
+    try:
+        hints = _parsed(text).get("hints", {}).get(actor, {})
+    except (AttributeError, RecursionError, ValueError) as error:
+        raise ValueError(f"hints: expected those of actors as JSON: {shown(error)}") from error
+    if not isinstance(hints, dict):
+        raise ValueError(f"hints: expected an object, got {shown(hints)}")
+    return hints
 
 
 def space_to_json(space: gymnasium.Space[Any]) -> str:

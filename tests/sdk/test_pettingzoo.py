@@ -22,6 +22,8 @@ with warnings.catch_warnings():
     rps_v2 = pytest.importorskip("pettingzoo.classic.rps_v2")
     tictactoe_v3 = pytest.importorskip("pettingzoo.classic.tictactoe_v3")
 
+from tests.sdk.leaves import Leaves  # noqa: E402  (it needs pettingzoo)
+
 PLAYERS = ("player_1:p", "player_2:p")
 
 
@@ -188,39 +190,6 @@ async def test_object_that_is_not_a_pettingzoo_environment_is_refused() -> None:
     async with world(make, {"agent": legal(0)}, actors=PLAYERS) as net:
         said = "TypeError: make: expected an environment of PettingZoo, got object"
         assert said in net.reason(await net.play())
-
-
-class Leaves(pettingzoo.ParallelEnv):  # type: ignore[misc]
-    """Agent `b` is finished after a step, `a` after three; all gain 1 a step."""
-
-    metadata = {"name": "leaves"}  # noqa: RUF012
-    possible_agents = ["a", "b"]  # noqa: RUF012
-
-    def observation_space(self, agent: str) -> Any:
-        return gymnasium.spaces.Discrete(10)
-
-    def action_space(self, agent: str) -> Any:
-        return gymnasium.spaces.Discrete(2)
-
-    def reset(self, seed: int | None = None, options: Any = None) -> Any:
-        self.agents, self.tick = ["a", "b"], 0
-        return {"a": 0, "b": 0}, {"a": {}, "b": {}}
-
-    def step(self, actions: Any) -> Any:
-        assert set(actions) == set(self.agents)
-        here, self.tick = list(self.agents), self.tick + 1
-        over = {"a": self.tick == 3, "b": self.tick == 1}
-        self.agents = [agent for agent in here if not over[agent]]
-        return (
-            dict.fromkeys(here, self.tick),
-            dict.fromkeys(here, 1.0),
-            {agent: over[agent] for agent in here},
-            dict.fromkeys(here, False),
-            {agent: {} for agent in here},
-        )
-
-    def render(self) -> Any:
-        return np.full((2, 2, 3), self.tick, np.uint8)
 
 
 @on_loop

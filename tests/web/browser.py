@@ -113,6 +113,7 @@ def _driver() -> Any:
     options.binary_location = CHROMIUM or ""
     for each in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu"):
         options.add_argument(f"--{each}")
+    options.accept_insecure_certs = True  # of tests, which are signed by nobody
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     atexit.register(driver.quit)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import urllib.request
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from websockets.sync.client import connect
 
+import cogrs
+from cogrs import sdk
+from tests.commands.command import script
+from tests.ports import unused_ports
+from tests.program import program
 from tests.web.browser import CONTRAST, NAME, browser, needs_browser, play
+from tests.web.stage import Walk
+from tests.web.stored import Player, folder_of_games
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +114,81 @@ def test_second_tab_takes_over_and_the_first_is_told() -> None:
         page.driver.switch_to.window(first)
         page.until_state("elsewhere")
         page.until(lambda: page.shown("here"))
+
+
+def start_trial(where: str) -> None:
+    """Start a trial, once the orchestrator answers."""
+
+    async def start() -> None:
+        async with sdk.TrialController(where) as controller:
+            async with asyncio.timeout(60):
+                while True:
+                    with suppress(sdk.UnreachableError):
+                        await controller.start_trial()
+                        return
+                    await asyncio.sleep(0.1)
+
+    asyncio.run(start())
+
+
+def test_page_says_that_its_orchestrator_is_gone_and_plays_the_next_trial() -> None:
+    (port,) = unused_ports(1)
+    where = f"127.0.0.1:{port}"
+    player = {"name": "ada", "actor_class": "person", "endpoint": "client"}
+    params = {"environment": {"endpoint": "local://walk"}, "actors": [player]}
+    walk = sdk.GymnasiumEnvironment.factory(lambda: Walk(9), frames_to=["ada"])
+    local = {"walk": sdk.local_environments({"": walk})}
+    serve = partial(cogrs.serve_orchestrator, {"trial_params": params}, port=port, local=local)
+    arguments = ("--orchestrator", where, "--actor-class", "person", "--mode", "press", "--json")
+    with ExitStack() as stack:
+        server = serve()
+        stack.callback(server.stop, 0)
+        process = stack.enter_context(program(script("web", *arguments)))
+        at = json.loads(process.stdout.readline())
+        page = stack.enter_context(browser())
+        page.open(at["url"])
+        page.join()
+        page.until_state("waiting")
+        start_trial(where)
+        page.until(lambda: page.tick() == 0)
+        page.keys("a")
+        page.until(lambda: page.tick() == 1)
+        assert page.driver.title == "Walk · cogrs"
+        server.stop(0)
+        page.until_state("waiting", "ended")
+        page.until(lambda: page.text("reason"))
+        server = serve()
+        stack.callback(server.stop, 0)
+        start_trial(where)
+        page.until(lambda: page.tick() == 0)
+        page.until_state("playing")
+        page.keys("d", "d")
+        page.until(lambda: page.tick() >= 1)
+        assert page.errors() == []
+
+
+def test_page_that_slept_goes_on_at_the_present_tick(tmp_path, monkeypatch) -> None:
+    folder_of_games(tmp_path, monkeypatch)
+    with play("walks:endless", "--policy", "walks:stay", "--fps", "60") as at, browser() as page:
+        page.open(at["url"])
+        page.join()
+        page.until(lambda: page.tick() > 5)
+        page.driver.execute_cdp_cmd("Page.setWebLifecycleState", {"state": "frozen"})
+        with connect(f"ws://127.0.0.1:{at['port']}/ws") as socket:
+            watcher = Player(socket)
+            watcher.send("join", token=at["spectator"].partition("#")[2])
+            first = watcher.until("tick")["tick"]
+            while (present := watcher.until("tick")["tick"]) < first + 60:
+                pass
+        page.driver.execute_cdp_cmd("Page.setWebLifecycleState", {"state": "active"})
+        page.until(lambda: page.tick() >= present)
+        page.until_state("playing")
+        # Not all the ticks of the sleep are shown, but those of now are.
+        page.find("good").click()
+        page.until(lambda: page.all("given"))
+        assert int(page.all("given")[0].get_attribute("data-tick")) >= present
+        # The browser itself may have closed the connection of a page that sleeps.
+        assert [each for each in page.errors() if "Back-Forward Cache" not in each] == []
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def game(tmp_path, monkeypatch):
     (tmp_path / "mygame.py").write_text(
         "import gymnasium\n"
         "def pole():\n    return gymnasium.make('CartPole-v1')\n"
-        "def two():\n    from tests.web.two import Two\n    return Two()\n"
+        "def two():\n    from tests.sdk.leaves import Leaves\n    return Leaves()\n"
         "def lean(observation):\n    return int(observation.value[2] > 0)\n"
         "number = 3\n"
     )
@@ -69,7 +69,7 @@ def test_play_takes_an_environment_and_a_policy_of_a_module(game):
 
 def test_play_takes_an_agent_of_a_pettingzoo_environment(game):
     pytest.importorskip("pettingzoo")
-    arguments = ("mygame:two", "--actor", "b", "--mode", "press", "--no-browser", "--json")
+    arguments = ("mygame:two", "--actor", "a", "--mode", "press", "--no-browser", "--json")
     with program(script("play", *arguments)) as process:
         at = started(process)
         with connect(f"ws://127.0.0.1:{at['port']}/ws") as socket:
@@ -122,10 +122,23 @@ def test_option_out_of_range_is_refused(capsys, arguments, error):
     assert error in capsys.readouterr().err
 
 
-def test_web_needs_to_know_the_game(capsys):
+def test_web_without_game_and_orchestrator_names_the_missing_option(capsys):
     where = ["web", "--orchestrator", "127.0.0.1:9", "--actor-class", "player"]
     assert cli.main(where) == 2
     assert "cogrs web: --env: expected what is played" in capsys.readouterr().err
+
+
+def test_web_without_a_game_waits_for_a_trial(config):
+    with orchestrator(config) as (_, ports):
+        where = f"127.0.0.1:{ports['port']}"
+        given = ("--orchestrator", where, "--actor-class", "player", "--json")
+        with program(script("web", *given)) as process:
+            at = started(process)
+            with connect(f"ws://127.0.0.1:{at['port']}/ws") as socket:
+                socket.send(json.dumps({"type": "join", "token": at["url"].partition("#")[2]}))
+                hello = next(m for m in map(json.loads, socket) if m["type"] == "hello")
+                assert (hello["title"], hello["controls"]) == (where, {})
+            assert stopped(process) == 130
 
 
 def test_web_prints_a_link_per_person(config):
@@ -143,6 +156,72 @@ def test_web_prints_a_link_per_person(config):
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 urllib.request.urlopen(request, timeout=60)
             assert stopped(process) == 130
+
+
+def test_console_of_web_shows_a_replay_server_that_is_named(config, tmp_path):
+    (tmp_path / "replay.toml").write_text(REPLAY)
+    path = str(tmp_path / "replay.toml")
+    server = script("replay-server", "--config", path, "--metrics-port", "0")
+    with orchestrator(config) as (_, ports), program(server) as replay:
+        told = dict(replay.stdout.readline().split() for _ in range(4))
+        where = f"127.0.0.1:{ports['port']}"
+        given = (
+            *("--orchestrator", where, "--actor-class", "player", "--env", "CartPole-v1"),
+            *("--replay", f"learner=http://127.0.0.1:{told['metrics_port']}/metrics"),
+            *("--replay", f"gone=http://{where}/metrics"),
+        )
+        with program(script("web", *given, "--json")) as process:
+            at = started(process)
+            with connect(f"ws://127.0.0.1:{at['port']}/console/ws") as socket:
+                token = at["console"].partition("#")[2]
+                socket.send(json.dumps({"type": "join", "token": token}))
+                messages = (json.loads(text) for text in socket)
+                report = next(each for each in messages if each["type"] == "report")
+            learner, gone = report["replays"]
+            assert learner["fault"] == ""
+            assert learner["figures"]["samples unused"] == 0
+            assert learner["figures"]["samples per insert"] == 0
+            assert report["charts"]["learner: caches"] == 0
+            assert gone["figures"] == {}
+            assert gone["fault"]
+            assert stopped(process) == 130
+        replay.send_signal(signal.SIGTERM)
+        assert replay.wait(60) == 0
+
+
+REPLAY = """
+n_caches = 4
+[templates]
+state = { dtype = "int64" }
+action = { dtype = "int64", shape = [] }
+reward = { dtype = "float32", shape = [1] }
+prob = { dtype = "float32" }
+value = { dtype = "float32", shape = [1] }
+qvest = { dtype = "float32", shape = [1] }
+info = { dtype = "int64" }
+[limiter]
+samples_per_insert = 2
+min_size = 10
+error_buffer = 40
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (["x"], "--replay: expected NAME=URL, each name once, got 'x'"),
+        (["x=file:///etc/passwd"], "--replay: x: expected http://HOST:PORT/metrics, got 'file:"),
+        (["x=http://a:1/", "x=http://b:1/"], "--replay: expected NAME=URL, each name once"),
+    ],
+    ids=["no-url", "file", "twice"],
+)
+def test_replay_server_that_is_named_wrongly_is_an_error_in_one_line(capsys, given, error):
+    arguments = ["--orchestrator", "127.0.0.1:9", "--actor-class", "x", "--judge"]
+    replays = [part for each in given for part in ("--replay", each)]
+    assert cli.main(["web", *arguments, *replays]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"cogrs web: {error}")
+    assert len(err.splitlines()) == 1
 
 
 @pytest.fixture

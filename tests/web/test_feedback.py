@@ -30,10 +30,11 @@ def logged(samples: list[sdk.Sample]) -> dict[str, Any]:
 
 def play(wire: Any, first: int, last: int) -> None:
     """Act from one tick to before another."""
+    if first == 0:
+        wire.until("tick", tick=0)
     for tick in range(first, last):
-        wire.until("tick", tick=tick)
         wire.send("action", tick=tick, value=1)
-    wire.until("tick", tick=last)
+        wire.until("tick", tick=tick + 1)
 
 
 def given(samples: list[sdk.Sample]) -> list[tuple[int, float]]:
@@ -69,6 +70,55 @@ def test_judgement_is_a_reward_of_its_tick_and_undo_its_opposite():
             assert wire.until("state", state="ended")["score"] == 6
         on.server.stop()
     assert given(samples) == [(2, 0.5), (2, -0.5), (4, -1.0)]
+
+
+def judge(wire: Any, **fields: Any) -> Any:
+    wire.send("feedback", **fields)
+    return wire.until("ack", of="feedback")
+
+
+def test_undo_takes_back_its_judgement_and_no_other():
+    samples: list[sdk.Sample] = []
+    with stage(length=10, mode="press", **logged(samples)) as on:
+        with on.connect() as wire:
+            play(wire, 0, 4)
+            assert judge(wire, tick=2, value=1)["stored"]
+            # It would be averaged with the first one, and waits until that has gone out.
+            assert "stored" not in judge(wire, tick=2, value=1)
+            play(wire, 4, 6)
+            assert wire.until("ack", of="feedback", id=2)["stored"]
+            assert judge(wire, undo=True)["undone"]
+            play(wire, 6, 9)
+            wire.send("action", tick=9, value=1)
+            wire.until("state", state="ended")
+        on.server.stop()
+    assert given(samples) == [(2, 1), (2, 1), (2, -1)]
+    counted = [
+        reward.value
+        for sample in samples
+        for reward in sample.rewards.get("ada", ())
+        if {source.sender_name for source in reward.sources} == {"ada"}
+    ]
+    assert sum(counted) == 1
+
+
+def test_judgement_taken_back_while_waiting_is_never_sent():
+    samples: list[sdk.Sample] = []
+    with stage(length=8, mode="press", **logged(samples)) as on:
+        with on.connect() as wire:
+            play(wire, 0, 4)
+            judge(wire, tick=2, value=1)
+            judge(wire, tick=2, value=1)
+            # Another step does not wait with it.
+            assert judge(wire, tick=3, value=0.5)["stored"]
+            assert judge(wire, undo=True)["id"] == 3
+            assert judge(wire, undo=True)["id"] == 2
+            assert judge(wire, undo=True)["id"] == 1
+            play(wire, 4, 7)
+            wire.send("action", tick=7, value=1)
+            wire.until("state", state="ended")
+        on.server.stop()
+    assert sorted(given(samples)) == [(2, -1), (2, 1), (3, -0.5), (3, 0.5)]
 
 
 @pytest.mark.parametrize(

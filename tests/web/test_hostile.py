@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from cogrs import orchestrator, sdk
-from cogrs.web import Page, Place, game_of, serve_page
 from tests.orchestrator.net import on_loop
+from tests.web.scene import scene
+from tests.web.sockets import SLACK, closed, send, until
 from tests.web.stage import Walk
 
 if TYPE_CHECKING:
@@ -20,74 +19,48 @@ if TYPE_CHECKING:
 
     import pytest
 
-SLACK = 60.0
-"""Seconds that nothing comes near, unless it hangs."""
+    from cogrs import sdk
+    from tests.web.scene import Scene
 
 
-class Scene:
+class Played:
     """A page with one place, and the person who plays there."""
 
-    def __init__(self, port: int, player: Any, spectator: str, token: str) -> None:
-        self.port, self.player, self.spectator, self.token = port, player, spectator, token
-        self.url = f"ws://127.0.0.1:{port}/ws"
+    def __init__(self, on: Scene, player: Any, token: str) -> None:
+        self.player, self.token, self.url = player, token, on.socket
+        self.console = on.socket.replace("/ws", "/console/ws")
+        assert on.page.console is not None
+        self.invite_operator = on.page.console.invite
+        self.port, self.spectator = on.pages.port, on.page.invite(on.place, "spectator")
 
     async def step(self) -> int:
         """Act once; return the tick that follows."""
         await send(self.player, "action", value=1)
         return int((await until(self.player, "tick"))["tick"])
 
-
-async def send(socket: Any, kind: str, **fields: Any) -> None:
-    await socket.send(json.dumps({"type": kind, **fields}))
-
-
-async def until(socket: Any, kind: str, **fields: Any) -> Any:
-    async with asyncio.timeout(SLACK):
-        async for text in socket:
-            message = {} if isinstance(text, bytes) else json.loads(text)
-            if message.get("type") == kind and all(message[k] == v for k, v in fields.items()):
-                return message
-    raise AssertionError(f"no {kind} came")
-
-
-async def closed(socket: Any) -> int:
-    """Wait for the close; return its code."""
-    async with asyncio.timeout(SLACK):
-        try:
-            while True:
-                await socket.recv()
-        except ConnectionClosed:
-            return int(socket.close_code)
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[Any]:
+        """Connect as an operator."""
+        async with connect(self.console) as socket:
+            await send(socket, "join", token=self.invite_operator())
+            await until(socket, "console")
+            yield socket
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
-    factory = sdk.GymnasiumEnvironment.factory(lambda: Walk(10_000), frames_to=["ada"])
-    ada = {"name": "ada", "actor_class": "person", "endpoint": "client"}
-    params = {"environment": {"endpoint": "local://walk"}, "actors": [ada]}
-    local = {"walk": sdk.local_environments({"": factory})}
-    async with (
-        await orchestrator.serve({"trial_params": params}, port=0, local=local) as server,
-        sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
-        sdk.ClientActor(f"127.0.0.1:{server.port}") as client,
-    ):
-
-        async def join() -> sdk.ClientSession:
-            return await client.join((await controller.start_trial()).id, name="ada")
-
-        page, place = Page(), Place(game_of(Walk, "Walk", mode="press"), join)
-        async with serve_page(page) as pages:
-            token = page.invite(place)
-            async with connect(f"ws://127.0.0.1:{pages.port}/ws") as player:
-                await send(player, "join", token=token)
-                await until(player, "tick", tick=0)
-                yield Scene(pages.port, player, page.invite(place, "spectator"), token)
+async def played() -> AsyncIterator[Played]:
+    async with scene(lambda: Walk(10_000), mode="press") as on:
+        token = on.page.invite(on.place)
+        async with connect(on.socket) as player:
+            await send(player, "join", token=token)
+            await until(player, "tick", tick=0)
+            yield Played(on, player, token)
 
 
 @on_loop
 async def test_sockets_that_ask_for_nothing_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cogrs.web.server.WEB_JOIN_SECONDS", 0.2)
-    async with scene() as on:
+    async with played() as on:
         sent = (
             b"",
             b"GET / HTTP/1.1\r\nHost: 127",
@@ -105,7 +78,7 @@ async def test_sockets_that_ask_for_nothing_are_closed(monkeypatch: pytest.Monke
 @on_loop
 async def test_sockets_beyond_the_bound_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cogrs.web.server.WEB_CONNECTIONS", 4)
-    async with scene() as on, AsyncExitStack() as stack:
+    async with played() as on, AsyncExitStack() as stack:
         for _ in range(7):  # and the player
             _, writer = await asyncio.open_connection("127.0.0.1", on.port)
             stack.callback(writer.close)
@@ -119,11 +92,10 @@ async def test_sockets_beyond_the_bound_are_closed(monkeypatch: pytest.MonkeyPat
 
 @on_loop
 async def test_spectators_that_do_not_read_hold_nothing_up() -> None:
-    async with scene() as on, AsyncExitStack() as stack:
+    async with played() as on, AsyncExitStack() as stack:
         for _ in range(20):
-            socket = await stack.enter_async_context(
-                connect(on.url, max_queue=1, close_timeout=0.1)
-            )
+            socket = await stack.enter_async_context(connect(on.url, max_queue=1))
+            stack.callback(socket.transport.abort)  # it would wait for what it does not read
             await send(socket, "join", token=on.spectator)
         for tick in range(1, 20):
             assert await on.step() == tick
@@ -131,7 +103,7 @@ async def test_spectators_that_do_not_read_hold_nothing_up() -> None:
 
 @on_loop
 async def test_flood_and_guesses_close_their_own_connections_alone() -> None:
-    async with scene() as on:
+    async with played() as on:
         for token, code in (("guess", 4001), (on.token, 4002), ("\ud800", 4001)):
             async with connect(on.url) as socket:
                 await send(socket, "join", token=token)
@@ -157,35 +129,74 @@ async def test_judgement_that_waits_to_be_stored_does_not_hold_the_person_up() -
         loop.call_soon_threadsafe(ended.set)
         return asyncio.run_coroutine_threadsafe(stored.wait(), loop).result(SLACK)
 
-    made = sdk.GymnasiumEnvironment.factory(lambda: Walk(1), frames_to=["ada"])
-    ada = {"name": "ada", "actor_class": "person", "endpoint": "client"}
-    params = {"environment": {"endpoint": "local://walk"}, "actors": [ada]}
-    local = {"walk": sdk.local_environments({"": made})}
-    async with (
-        await orchestrator.serve({"trial_params": params}, port=0, local=local) as server,
-        sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
-        sdk.ClientActor(f"127.0.0.1:{server.port}") as client,
-    ):
+    async with scene(lambda: Walk(1), mode="press", place={"keep_late": keep}) as on:
+        async with connect(on.socket) as player:
+            await send(player, "join", token=on.page.invite(on.place))
+            key = (await until(player, "hello"))["session"]
+            first = (await until(player, "state", state="playing"))["trial"]
+            await send(player, "action", value=1)
+            await until(player, "state", state="ended", trial=first)
+            await send(player, "feedback", tick=1, value=1, trial=first)
+            await asyncio.wait_for(ended.wait(), SLACK)
+            await send(player, "ping", id=3)
+            await until(player, "ack", of="ping", id=3)
+        # The page was closed meanwhile: the judgement is there when it comes back.
+        stored.set()
+        await on.place.finish_judging(SLACK)
+        async with connect(on.socket) as player:
+            await send(player, "join", session=key)
+            assert (await until(player, "ack", of="feedback"))["stored"]
 
-        async def join() -> sdk.ClientSession:
-            return await client.join((await controller.start_trial()).id, name="ada")
 
-        page, place = Page(), Place(game_of(Walk, "Walk", mode="press"), join, keep_late=keep)
-        async with serve_page(page) as pages:
-            url = f"ws://127.0.0.1:{pages.port}/ws"
-            async with connect(url) as player:
-                await send(player, "join", token=page.invite(place))
-                key = (await until(player, "hello"))["session"]
-                first = (await until(player, "state", state="playing"))["trial"]
-                await send(player, "action", value=1)
-                await until(player, "state", state="ended", trial=first)
-                await send(player, "feedback", tick=1, value=1, trial=first)
-                await asyncio.wait_for(ended.wait(), SLACK)
-                await send(player, "ping", id=3)
-                await until(player, "ack", of="ping", id=3)
-            # The page was closed meanwhile: the judgement is there when it comes back.
-            stored.set()
-            await place.finish_judging(SLACK)
-            async with connect(url) as player:
-                await send(player, "join", session=key)
-                assert (await until(player, "ack", of="feedback"))["stored"]
+MALFORMED = [
+    b"\x01\x02",
+    "",
+    "[1]",
+    '{"type": 3}',
+    '{"type": "terminate"}',
+    '{"type": "terminate", "trial": 3}',
+    '{"type": "show", "trial": "x", "tick": -1}',
+    '{"type": "list", "until": NaN}',
+    '{"type": "open", "trial": "' + "x" * 201 + '"}',
+    '{"type": "action", "value": 1}',
+    '{"type": "join", "token": "x"}',
+    '{"type": "ping", "pad": "' + "x" * 20_000 + '"}',
+    "[" * 10_000,
+]
+
+
+@on_loop
+async def test_malformed_messages_close_the_console_of_their_sender_alone() -> None:
+    async with played() as on, on.operator() as operator:
+        for text in MALFORMED:
+            async with on.operator() as other:
+                await other.send(text)
+                assert await closed(other) in (1008, 1009), text
+            # Without a token nothing is even read.
+            async with connect(on.console) as stranger:
+                await stranger.send(text)
+                assert await closed(stranger) in (1008, 1009, 4001), text
+        assert await on.step() == 1
+        await until(operator, "report")
+
+
+@on_loop
+async def test_guessed_tokens_of_operators_end_no_trial() -> None:
+    async with played() as on:
+        for token in ("guess", "", on.token, on.spectator, "\ud800", "x" * 200):
+            async with connect(on.console) as socket:
+                await send(socket, "join", token=token)
+                await send(socket, "terminate", trial="any")
+                assert await closed(socket) == 4001
+        assert await on.step() == 1
+
+
+@on_loop
+async def test_flood_of_an_operator_closes_that_console_alone() -> None:
+    async with played() as on, on.operator() as operator, on.operator() as flooding:
+        with suppress(ConnectionClosed):
+            for number in range(1000):
+                await send(flooding, ("ping", "list", "open")[number % 3], trial="x")
+        assert await closed(flooding) == 1008
+        assert await on.step() == 1
+        await until(operator, "report")

@@ -14,6 +14,7 @@ from cogrs import orchestrator, sdk
 from cogrs.tls import ServerTls
 from cogrs.web import app, game_of, serve_page
 from tests.orchestrator.net import on_loop
+from tests.web.sockets import until
 from tests.web.stage import Walk
 
 PLAYER = {"name": "ada", "actor_class": "person", "endpoint": "client"}
@@ -36,17 +37,6 @@ async def start_trial(where: str) -> sdk.StartedTrial:
                 return await controller.start_trial()
             except sdk.UnreachableError:
                 await asyncio.sleep(0.1)
-
-
-async def until(socket: Any, kind: str, **fields: Any) -> Any:
-    """Return the first message of a type with these fields."""
-    async for text in socket:
-        if isinstance(text, bytes):
-            continue
-        message = json.loads(text)
-        if message["type"] == kind and all(message[k] == v for k, v in fields.items()):
-            return message
-    raise AssertionError(f"no {kind} came: closed with {socket.close_code} {socket.close_reason}")
 
 
 @on_loop
@@ -73,6 +63,41 @@ async def test_place_outlives_its_orchestrator_and_plays_the_next_trial() -> Non
                 await until(socket, "tick", tick=1)
         await until(socket, "state", state="ended", trial=second.id)
         await again.stop(0)
+
+
+@on_loop
+async def test_judgements_that_a_closing_page_has_taken_are_sent(caplog: Any) -> None:
+    samples: list[sdk.Sample] = []
+
+    class Log(sdk.DatalogSink):
+        def sample(self, sample: sdk.Sample) -> None:
+            samples.append(sample)
+
+    logged = {**config(), "datalog": {"type": "grpc", "url": "local://log"}}
+    parts = {**local(9), "log": sdk.local_datalog(Log)}
+    async with await orchestrator.serve(logged, port=0, local=parts) as server:
+        where = f"127.0.0.1:{server.port}"
+        made = app(where, game_of(Walk, "Walk", mode="press"), actor_class="person")
+        page, (place,) = made.state.page, made.state.places
+        async with serve_page(page) as pages, connect(f"ws://127.0.0.1:{pages.port}/ws") as socket:
+            await socket.send(json.dumps({"type": "join", "token": page.invite(place)}))
+            await start_trial(where)
+            for tick in range(4):
+                await until(socket, "tick", tick=tick)
+                await socket.send(json.dumps({"type": "action", "tick": tick, "value": 1}))
+            await until(socket, "tick", tick=4)
+            for tick in range(1, 5):
+                await socket.send(json.dumps({"type": "feedback", "tick": tick, "value": 1}))
+            await socket.send(json.dumps({"type": "ping", "id": 1}))
+            await until(socket, "ack", of="ping")
+    judged = {
+        reward.tick
+        for sample in samples
+        for reward in sample.rewards.get("ada", ())
+        if any(source.sender_name == "ada" for source in reward.sources)
+    }
+    assert judged == {1, 2, 3, 4}
+    assert "Task exception" not in caplog.text
 
 
 @on_loop

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
+from cogrs import sdk
 from tests.web.stage import stage
 
 
@@ -288,3 +292,24 @@ def test_files_come_with_a_strict_policy():
             assert "unsafe" not in policy
         assert "<script>" not in on.client.get("/").text
         assert on.client.get("/../page.py").status_code == 404
+
+
+def test_person_that_leaves_while_a_tick_closes_is_no_failure(monkeypatch, caplog) -> None:
+    original = sdk.ClientSession.act
+
+    async def late(session: sdk.ClientSession, value: Any, **given: Any) -> None:
+        if on.place._tick == 1:
+            while not session._left:  # noqa: ASYNC110  (it has no event)
+                await asyncio.sleep(0)
+        await original(session, value, **given)
+
+    monkeypatch.setattr(sdk.ClientSession, "act", late)
+    with stage(mode="press") as on, on.connect() as wire:
+        for tick in range(2):
+            wire.until("tick", tick=tick)
+            wire.send("action", tick=tick, value=1)
+        wire.send("leave")
+        assert wire.until("state", state="ended")["reason"] == "the person left"
+        wire.send("ping", id=1)
+        wire.until("ack", of="ping")
+    assert "a place failed" not in caplog.text

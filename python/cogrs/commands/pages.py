@@ -7,6 +7,7 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from cogrs.commands.parser import DONE, LOOK, Parser, number, port
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cogrs.store import Store
     from cogrs.store.location import Location
     from cogrs.tls import ServerTls
+    from cogrs.web import PageServer
 
 CODES = "Exit codes: 0 done, 2 it could not start, 130 Ctrl-C, 143 SIGTERM."
 
@@ -53,17 +55,23 @@ def add_page_options(parser: Parser) -> None:
         metavar="NAME",
         help="name under which other machines reach the page, for links (default: --host)",
     )
+    add(
+        "--public-url",
+        type=_public_url,
+        metavar="URL",
+        help="address at which a proxy serves the page, such as https://pages.example/play/, for "
+        "links",
+    )
     add("--json", action="store_true", help="print one line of JSON once the page answers")
 
 
-def add_store_options(parser: Parser) -> None:
-    """Add the options of the store that trials are kept in."""
+def add_store_options(parser: Parser, text: str) -> None:
+    """Add the options of a store of trials; `text` says what becomes of it."""
     add = parser.add_argument
     add(
         "--store",
         metavar="DIR",
-        help="keep the trials, with all judgements, in this folder, or with an index at "
-        "postgresql://...; cogrs data shows them (default: they are not kept)",
+        help=f"{text}: a folder, or an index at postgresql://... (default: no store)",
     )
     add(
         "--store-files",
@@ -82,15 +90,15 @@ def store_of(given: argparse.Namespace) -> Location | None:
 
 
 @contextmanager
-def opened(where: Location | None) -> Iterator[Store | None]:
-    """Open the store that trials are kept in, if there is one, and close it afterwards."""
+def opened(where: Location | None, *, create: bool) -> Iterator[Store | None]:
+    """Open a store of trials, if there is one, and close it afterwards."""
     if where is None:
         yield None
         return
     from cogrs.store import open_store
 
     files = where.folder if where.postgres else None
-    with open_store(where.postgres or where.folder, files=files, create=True) as store:
+    with open_store(where.postgres or where.folder, files=files, create=create) as store:
         yield store
 
 
@@ -135,9 +143,24 @@ def game_options(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _public_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise argparse.ArgumentTypeError(f"expected https://HOST/PATH/, got {text!r}")
+    return text if text.endswith("/") else f"{text}/"
+
+
 def hosts_of(given: argparse.Namespace) -> list[str]:
     """Return the names under which browsers may reach the page."""
-    return [name for name in (given.public_host, given.host) if name]
+    behind = urlsplit(given.public_url or "").hostname
+    return [name for name in (given.public_host, given.host, behind) if name]
+
+
+def link(given: argparse.Namespace, listener: PageServer, token: str, path: str = "") -> str:
+    """Return the link with a token, under the name by which browsers reach the page."""
+    if given.public_url:
+        return f"{given.public_url}{path}#{token}"
+    return listener.url(token, given.public_host or "", path)
 
 
 def tell(given: argparse.Namespace, links: dict[str, Any], lines: Iterable[str]) -> None:

@@ -50,7 +50,7 @@ def add_play(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add("--trials", type=_trials, default=1, help="number of trials, one by one (default: 1)")
     add("--seed", type=_seed, help="seed of the first trial; each later one has the next number")
-    pages.add_store_options(play)
+    pages.add_store_options(play, "keep the trials, with all judgements; cogrs data shows them")
     add("--no-browser", action="store_true", help="do not open a browser")
     pages.add_page_options(play)
     play.set_defaults(run=_run)
@@ -72,7 +72,7 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     try:
         store = pages.store_of(given)
         parts = _parts(given)
-        with pages.opened(store) as keeper:
+        with pages.opened(store, create=True) as keeper:
             return asyncio.run(_play(given, parts, stop, store, keeper))
     except (ImportError, OSError, TypeError, ValueError) as error:
         return fail("play", str(error))
@@ -225,7 +225,7 @@ async def _play(
             leave=controller.terminate_trial,
             keep_late=None if keeper is None else partial(_keep_late, keeper, parts.player),
         )
-        console = Console(controller, where)
+        console = Console(controller, where, store=keeper)
         page = Page(pages.hosts_of(given), console=console)
         try:
             listener = serve_page(
@@ -236,10 +236,9 @@ async def _play(
                 insecure=given.insecure,
             )
             async with listener:
-                host = given.public_host or ""
-                url = listener.url(page.invite(place), host)
-                spectator = listener.url(page.invite(place, "spectator"), host)
-                operator = listener.url(console.invite(), host, "console")
+                url = pages.link(given, listener, page.invite(place))
+                spectator = pages.link(given, listener, page.invite(place, "spectator"))
+                operator = pages.link(given, listener, console.invite(), "console")
                 links = {
                     "url": url,
                     "spectator": spectator,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from cogrs.commands.parser import DONE, LOOK, Parser, fail
+from cogrs.commands.parser import DONE, LOOK, Parser, fail, port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +59,12 @@ def add_replay_server(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="FILE",
         help="TOML file; see docs/replay-servers.md",
     )
+    server.add_argument(
+        "--metrics-port",
+        type=port,
+        metavar="PORT",
+        help="serve Prometheus metrics at this port of the loopback; 0 takes a free one",
+    )
     server.set_defaults(run=_replay_server)
 
 
@@ -105,9 +112,8 @@ def _replay_server(given: argparse.Namespace, stop: StopSignal) -> int:
 
         return start_server(given.config)
 
-    return _run_until_stopped(
-        "replay-server", start, stop, ("pub_endpoint", "rep_endpoint", "pull_endpoint")
-    )
+    endpoints = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
+    return _run_until_stopped("replay-server", start, stop, endpoints, given.metrics_port)
 
 
 def _replay_proxy(given: argparse.Namespace, stop: StopSignal) -> int:
@@ -130,14 +136,24 @@ def _run_until_stopped(
     start: Callable[[], ReplayMemoryServer | ReplayProxy],
     stop: StopSignal,
     endpoints: Sequence[str],
+    metrics_port: int | None = None,
 ) -> int:
     """Run a server until Ctrl-C or SIGTERM, and print its endpoints."""
     try:
-        with start() as running:
-            for name in endpoints:
-                print(f"{name:13} {getattr(running, name)}", flush=True)
+        with ExitStack() as stack:
+            running = stack.enter_context(start())
+            lines = [(name, getattr(running, name)) for name in endpoints]
+            if metrics_port is not None:
+                from cogrs.replay.metrics import Metrics, serve_metrics
+
+                # Of a server only: proxies have no statistics.
+                metrics = Metrics(cast("ReplayMemoryServer", running))
+                bound = stack.enter_context(serve_metrics(metrics, "127.0.0.1", metrics_port))
+                lines.append(("metrics_port", bound))
+            for name, value in lines:
+                print(f"{name:13} {value}", flush=True)
             while not stop.is_set():
                 time.sleep(LOOK)
-    except (MemoryError, OSError, RuntimeError, ValueError) as error:
+    except (ImportError, MemoryError, OSError, RuntimeError, ValueError) as error:
         return fail(command, str(error))
     return DONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.commands import pages
 from cogrs.commands.parser import Parser, fail, integer
@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     import argparse
 
     from cogrs.stop_signal import StopSignal
+    from cogrs.store import Store
     from cogrs.tls import ClientTls
     from cogrs.web import Game
+
+
+_ANSWERS_WITHIN = 10.0
+"""Seconds for an orchestrator to answer."""
 
 
 def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -33,7 +38,8 @@ def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
     add(
         "--env",
         metavar="ENV",
-        help="what is played, for actions and keys: an id of Gymnasium's, or module:function",
+        help="what is played, for actions and keys: an id of Gymnasium's, or module:function "
+        "(default: what the environments of the trials tell, as those of cogrs.sdk do)",
     )
     add("--judge", action="store_true", help="people only judge: their actors are observers")
     add("--people", type=_people, default=1, help="number of links (default: 1)")
@@ -41,6 +47,15 @@ def add_web(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tls", action="store_true", help="connect to the orchestrator with TLS")
     add("--ca", type=Path, metavar="FILE", help="connect with TLS, and trust these certificates")
     add("--server-name", metavar="NAME", help="host name in the orchestrator's certificate")
+    add(
+        "--replay",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="replay server that the console shows, by its Prometheus metrics, such as "
+        "learner=http://127.0.0.1:9100/metrics; can be repeated",
+    )
+    pages.add_store_options(web, "trials of this store are shown to operators")
     pages.add_page_options(web)
     web.set_defaults(run=_run)
 
@@ -55,7 +70,8 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     if (missing := pages.find_missing()) is not None:
         return fail("web", missing)
     try:
-        return asyncio.run(_serve(given, _game(given), stop))
+        with pages.opened(pages.store_of(given), create=False) as store:
+            return asyncio.run(_serve(given, _game(given), stop, store))
     except (ImportError, OSError, TypeError, ValueError) as error:
         return fail("web", str(error))
 
@@ -69,11 +85,23 @@ def _game(given: argparse.Namespace) -> Game:
     if given.judge:
         return Game(title=title, controls=None, **options)
     if given.env is None:
-        raise ValueError(
-            "--env: expected what is played, for its actions and keys, or --judge for people who "
-            "only judge; got neither"
-        )
+        return Game(title=title, controls=None, learns=True, **options)
     return game_of(environment_maker(given.env), title, **options)
+
+
+def _replays(given: list[str]) -> dict[str, Any]:
+    from cogrs.web.replay_metrics import ReplayMetrics
+
+    replays = {}
+    for each in given:
+        name, equals, url = each.partition("=")
+        if not (name and equals) or name in replays:
+            raise ValueError(f"--replay: expected NAME=URL, each name once, got {each!r}")
+        try:
+            replays[name] = ReplayMetrics(url)
+        except ValueError as error:
+            raise ValueError(f"--replay: {name}: {error}") from error
+    return replays
 
 
 def _client_tls(given: argparse.Namespace) -> ClientTls | None:
@@ -84,7 +112,29 @@ def _client_tls(given: argparse.Namespace) -> ClientTls | None:
     return ClientTls(ca=given.ca, server_name=given.server_name)
 
 
-async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int:
+async def _check_answer(given: argparse.Namespace) -> None:
+    """Refuse an orchestrator that does not answer, if its trials are to tell what is played."""
+    import asyncio
+
+    from cogrs.sdk import TrialController, UnreachableError
+    from cogrs.tokens import read_token
+
+    token = None if given.token is None else read_token("--token", given.token)
+    async with TrialController(given.orchestrator, tls=_client_tls(given), token=token) as asks:
+        try:
+            async with asyncio.timeout(_ANSWERS_WITHIN):
+                await asks.versions()
+        except (TimeoutError, UnreachableError) as error:
+            raise ValueError(
+                "--env: expected what is played, for its actions and keys, or --judge for people "
+                f"who only judge; got neither, and no orchestrator at {given.orchestrator} whose "
+                "trials tell it"
+            ) from error
+
+
+async def _serve(
+    given: argparse.Namespace, game: Game, stop: StopSignal, store: Store | None
+) -> int:
     import asyncio
 
     from cogrs.event_loop import handle_exception
@@ -92,6 +142,8 @@ async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int
     from cogrs.web import app, serve_page
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
+    if game.learns:
+        await _check_answer(given)
     made = app(
         given.orchestrator,
         game,
@@ -101,6 +153,8 @@ async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int
         hosts=pages.hosts_of(given),
         tls=_client_tls(given),
         token=None if given.token is None else read_token("--token", given.token),
+        replays=_replays(given.replay),
+        store=store,
     )
     page, places = made.state.page, made.state.places
     role = "judge" if given.judge else "player"
@@ -112,10 +166,9 @@ async def _serve(given: argparse.Namespace, game: Game, stop: StopSignal) -> int
         insecure=given.insecure,
     )
     async with listener:
-        host = given.public_host or ""
-        urls = [listener.url(page.invite(place, role), host) for place in places]
-        spectator = listener.url(page.invite(places[0], "spectator"), host)
-        console = listener.url(page.console.invite(), host, "console")
+        urls = [pages.link(given, listener, page.invite(place, role)) for place in places]
+        spectator = pages.link(given, listener, page.invite(places[0], "spectator"))
+        console = pages.link(given, listener, page.console.invite(), "console")
         links = {
             "url": urls[0],
             "urls": urls,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from cogrs.escape import escaped
 from cogrs.orchestrator.engine.metrics import TICK_BOUNDS
-from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
-from cogrs.prometheus import StatsCollector  # first: its error says what to install
+from cogrs.prometheus import StatsCollector, serve_metrics  # its error says what to install
 
 # isort: split
-from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 if TYPE_CHECKING:
@@ -101,36 +98,3 @@ def _ticks(stats: OrchestratorStats | None) -> Metric:
         counts = accumulate(stats.tick_buckets)
         family.add_metric([], list(zip(bounds, counts, strict=True)), stats.tick_seconds)
     return family
-
-
-@contextmanager
-def serve_metrics(
-    metrics: Metrics,
-    host: str,
-    port: int,
-    *,
-    insecure: bool = False,
-    consent: str = "insecure=True",
-) -> Iterator[int]:
-    """Serve metrics to Prometheus over HTTP while the block runs, without TLS and tokens.
-
-    Args:
-        metrics: The metrics, not registered yet.
-        host: Address to listen at: one of the loopback, unless `insecure`.
-        port: Port; 0 takes a free one.
-        insecure: Allow remote peers to read the metrics.
-        consent: How the caller allows that, for the error.
-
-    Yields:
-        The port.
-
-    Raises:
-        OSError: The port is taken, or the address does not exist.
-        TypeError: An argument has the wrong type.
-        ValueError: The port is out of range, or remote peers reach the host.
-    """
-    registry = CollectorRegistry()
-    metrics.register(registry)
-    app = make_wsgi_app(registry)
-    with serve_app(app, host, port, insecure=insecure, consent=consent) as bound:
-        yield bound

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cogrs.prometheus import StatsCollector  # before prometheus-client: it tells of what is missing
+from cogrs.prometheus import StatsCollector, serve_metrics  # its error says what to install
 
 # isort: split
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cogrs.replay.stats import ServerStats
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "serve_metrics"]
 
 
 class _Figure(NamedTuple):

@@ -17,7 +17,7 @@ from cogrs.sdk.player_function import check_player, play_session
 from cogrs.sdk.remote_errors import raising_remote_errors
 from cogrs.sdk.trial import Final, Trial
 from cogrs.sdk.wire import actors_of
-from cogrs.validation import check_header, check_seconds, check_text, check_timeout
+from cogrs.validation import check_flag, check_header, check_seconds, check_text, check_timeout
 
 if TYPE_CHECKING:
     from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
@@ -86,7 +86,13 @@ class ClientActor(AsyncCloseable):
         )
 
     async def join(
-        self, trial_id: str = "", *, name: str = "", actor_class: str = "", secret: str = ""
+        self,
+        trial_id: str = "",
+        *,
+        name: str = "",
+        actor_class: str = "",
+        secret: str = "",
+        spaces: bool = False,
     ) -> ClientSession:
         """Take a place in a trial: that of a name, or the first free one of a class.
 
@@ -103,6 +109,8 @@ class ClientActor(AsyncCloseable):
             actor_class: The actor's class.
             secret: `ClientSession.secret` of the session in which the actor left, if another client
                 had that session.
+            spaces: Ask for the environment's spaces: `ClientSession.spaces` has them from the first
+                observation on, if the environment told any.
 
         Returns:
             The actor's session. Close it, or use it as an async context manager.
@@ -111,6 +119,7 @@ class ClientActor(AsyncCloseable):
             ValueError: Both a name and a class, or neither.
         """
         check_header("secret", secret, secret=True)
+        check_flag("spaces", spaces)
         for what, text in (("trial_id", trial_id), ("name", name), ("actor_class", actor_class)):
             check_text(what, text)
         if bool(name) == bool(actor_class):
@@ -134,7 +143,7 @@ class ClientActor(AsyncCloseable):
             reply.actor_name,
             config=reply.config.content if reply.HasField("config") else None,
         )
-        return ClientSession(self._context, trial, secret)
+        return ClientSession(self._context, trial, secret, ask_spaces=spaces)
 
     async def play(
         self, player: PlayerFunction, trial_id: str = "", *, name: str = "", actor_class: str = ""

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import grpc.aio
+from google.protobuf.wrappers_pb2 import StringValue
 
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
+from cogrs.api.any import unpack
 from cogrs.escape import escaped
 from cogrs.event_loop import check_own_loop
 from cogrs.sdk.action_stream import ActionStream, is_broken
@@ -33,16 +35,18 @@ from cogrs.sdk.wire import (
     received_observation,
     rewards_of,
 )
+from cogrs.space_json import actor_spaces_from_json
 from cogrs.tokens import cannot_be_pickled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
     from cogrs.sdk.actor_session import ActorEvent
     from cogrs.sdk.codecs import CodecRegistry, Codecs
     from cogrs.sdk.connection import Connection, Metadata
     from cogrs.sdk.trial import Message, Reward, Trial
+    from cogrs.space_json import ActorSpaces
 
 _logger = logging.getLogger("cogrs.sdk")
 
@@ -51,6 +55,9 @@ _ANSWER_TIMEOUT = 20.0
 
 _RETRY = 0.2
 """Seconds between two attempts to return."""
+
+_ASK_SPACES = ("spaces", "asked")
+"""The metadata of a stream that asks for the environment's spaces."""
 
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
 """How a return is refused while nobody answers, or the old stream is still taken for alive."""
@@ -70,11 +77,16 @@ class ClientContext:
 class ClientSession(ActorSession):
     """A client in its place in a trial. It returns by itself when its connection is lost."""
 
-    def __init__(self, client: ClientContext, trial: Trial, secret: str) -> None:
+    def __init__(
+        self, client: ClientContext, trial: Trial, secret: str, *, ask_spaces: bool = False
+    ) -> None:
         """Open the stream, and begin to send heartbeats."""
         self.trial = trial
         self.final: Final | None = None
         """The last event, once it was returned; None before."""
+        self.spaces_json = ""
+        """The environment's spaces as text, once the first observation is there; see `spaces`."""
+        self._ask_spaces = ask_spaces
         self._client = client
         self._codecs: Codecs = client.codecs.of(trial.actor)
         self._secret = secret
@@ -95,6 +107,19 @@ class ClientSession(ActorSession):
         actor.
         """
         return self._secret
+
+    @property
+    def spaces(self) -> Mapping[str, ActorSpaces]:
+        """The environment's own spaces, by the actors' names.
+
+        Empty before the first observation, if the environment told none, and unless they were asked
+        for by `ClientActor.join(..., spaces=True)`.
+
+        Raises:
+            ImportError: Gymnasium is not installed.
+            ValueError: The text is damaged.
+        """
+        return actor_spaces_from_json(self.spaces_json)
 
     @property
     def _metadata(self) -> Metadata:
@@ -210,7 +235,8 @@ class ClientSession(ActorSession):
         check_own_loop("the session of an actor", self._loop, "join in the loop that plays")
 
     def _open(self) -> ActionStream:
-        return ActionStream(self._client.connection.stub.ActionStream(metadata=self._metadata))
+        metadata = (*self._metadata, *((_ASK_SPACES,) if self._ask_spaces else ()))
+        return ActionStream(self._client.connection.stub.ActionStream(metadata=metadata))
 
     async def _send(self, call: Any, request: Any) -> None:
         with raising_remote_errors(self._client.connection.endpoint):
@@ -261,6 +287,8 @@ class ClientSession(ActorSession):
 
     def _take(self, reply: pb.TrialActionReply) -> None:
         codec, name = self._codecs.observation, self.trial.name
+        if self._ask_spaces:
+            self._take_spaces(reply)
         try:
             final = received_final(reply.data, codec, name)
             seen = [received_observation(each, codec, name) for each in reply.data.observations]
@@ -270,6 +298,14 @@ class ClientSession(ActorSession):
             self._events.append(final)
         else:
             self._events.extend((*final.rewards, *final.messages, *seen))
+
+    def _take_spaces(self, reply: pb.TrialActionReply) -> None:
+        """Take the message out that is the orchestrator's own: it has no sender."""
+        messages, text = reply.data.messages, StringValue()
+        for at in reversed(range(len(messages))):
+            if not messages[at].sender_name and unpack(messages[at].payload, text):
+                self.spaces_json = text.value
+                del messages[at]
 
     async def _beat(self) -> None:
         while True:

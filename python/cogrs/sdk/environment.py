@@ -61,6 +61,10 @@ class Environment:
     spaces: Mapping[str, ActorSpaces] = MappingProxyType({})
     """Gymnasium spaces of actors by name, which data logs keep with the trial: see
     `LoggedTrial.spaces`. `start` may set it. Only Gymnasium's own kinds of spaces can be kept."""
+    action_hints: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """What pages for people show of the actions of actors, by name: `title` of the game, `names` of
+    a Discrete's actions in order, and `keys`, pairs of a list of keys and an action, as those of
+    Gymnasium's `get_keys_to_action`. `start` may set it."""
 
     def start(self, trial: Trial) -> Any:
         """Start an episode.

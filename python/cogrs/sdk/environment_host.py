@@ -74,7 +74,8 @@ class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
 def _spaces_of(environment: Environment) -> str:
     """Return an environment's spaces as JSON; "" and a warning if they cannot be kept."""
     try:
-        return actor_spaces_to_json(getattr(environment, "spaces", None) or {})
+        spaces = getattr(environment, "spaces", None) or {}
+        return actor_spaces_to_json(spaces, getattr(environment, "action_hints", None))
     except (TypeError, ValueError) as error:
         name = type(environment).__name__
         _log.warning("%s: its spaces are not kept by data logs: %s", name, error)

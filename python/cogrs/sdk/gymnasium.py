@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.action_mask import MaskLayout
 from cogrs.optional_dependency import import_optional
+from cogrs.sdk.action_hints import action_hints
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.space import carried, carried_mask, check_names, fitting, observed_info_keys
@@ -178,6 +179,7 @@ class GymnasiumEnvironment(Environment):
         self.spaces = {
             self._player: ActorSpaces(self._env.observation_space, self._env.action_space)
         }
+        self.action_hints = {self._player: action_hints(self._env)}
         self._mask_layout = MaskLayout.of(self._env.action_space)
         observation, info = self._env.reset(seed=self._seed)
         self._observe(observation, info)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from cogrs.sdk import ClientSession
+    from cogrs.store import Store
     from cogrs.tls import ClientTls
     from cogrs.web.game import Game
 
@@ -33,6 +34,7 @@ def app(
     tls: ClientTls | None = None,
     token: str | None = None,
     replays: Mapping[str, Any] | None = None,
+    store: Store | None = None,
 ) -> Starlette:
     """Return an ASGI app by which people take places in an orchestrator's trials.
 
@@ -55,6 +57,7 @@ def app(
         token: Shown to the orchestrator, where it asks for one.
         replays: Replay servers or memories of this process by name, whose `stats()` the console
             shows.
+        store: A store of trials, which operators can look at; the caller closes it.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value; a name and a class, or
@@ -67,7 +70,7 @@ def app(
             f"actor_class, actor_name: expected one of them, got {actor_class!r} and {actor_name!r}"
         )
     controller = TrialController(orchestrator, tls=tls, token=token)
-    page = Page(hosts, console=Console(controller, orchestrator, replays))
+    page = Page(hosts, console=Console(controller, orchestrator, replays, store=store))
     page.add_closer(controller.close)
 
     def place() -> Place:
@@ -75,7 +78,7 @@ def app(
         page.add_closer(client.close)
 
         async def join() -> ClientSession:
-            return await client.join(name=actor_name, actor_class=actor_class)
+            return await client.join(name=actor_name, actor_class=actor_class, spaces=game.learns)
 
         return Place(game, join, judged=judged, patience=patience)
 

@@ -146,12 +146,31 @@ class Connection:
 
     def _take_part(self, seat: Seat, message: dict[str, Any]) -> None:
         """Send what the place is; show it, once name and consent are given."""
-        game, place = seat.place.game, seat.place
+        place = seat.place
         if message.get("name"):
             seat.name = message["name"]
-        agreed = not game.consent or seat.role == "spectator" or bool(message.get("consent"))
+        agreed = not place.game.consent or seat.role == "spectator" or bool(message.get("consent"))
         seat.ready = seat.ready or (agreed and message.get("ready", True))
-        described = game.describe()
+        feedback = self._greet()
+        if seat.ready:
+            for given in list(place.judgements)[-_SHOWN:] if feedback else ():
+                self._viewer.tell(_ack_of(given))
+            place.audience.add(self._viewer)
+            place.changed.add(self._greet_again)
+            if seat.role != "spectator":
+                place.inputs.set(present=True)
+                self._start(place)
+
+    def _greet_again(self) -> None:
+        """Send what the place is by now, unless another tab has taken over."""
+        if self._seat is not None and self._seat.viewer is self._viewer:
+            self._greet()
+
+    def _greet(self) -> bool:
+        """Send what the place is; return whether judgements are taken."""
+        seat = self._seat
+        assert seat is not None
+        described = seat.place.game.describe()
         if seat.role != "player":
             described["controls"], described["takeover"] = {}, False
         if seat.role == "spectator":
@@ -165,16 +184,12 @@ class Connection:
             **described,
         )
         self._viewer.tell(hello)
-        if seat.ready:
-            for given in list(place.judgements)[-_SHOWN:] if described["feedback"] else ():
-                self._viewer.tell(_ack_of(given))
-            place.audience.add(self._viewer)
-            if seat.role != "spectator":
-                place.inputs.set(present=True)
-                self._start(place)
+        return bool(described["feedback"])
 
     def _leave_seat(self) -> None:
         seat, self._seat = self._seat, None
+        if seat is not None:
+            seat.place.changed.discard(self._greet_again)
         if seat is None or seat.viewer is not self._viewer:
             return
         seat.viewer = None
@@ -218,7 +233,7 @@ class Connection:
 
     async def _judge(self, seat: Seat, message: dict[str, Any]) -> None:
         try:
-            given = await seat.place.judge(message)
+            given = await seat.place.judge(message, lambda sent: self._viewer.tell(_ack_of(sent)))
         except JudgementError as error:
             self._ack("feedback", ok=False, reason=str(error))
         else:
@@ -245,6 +260,7 @@ async def _until_free(seat: Seat) -> None:
 
 
 def _ack_of(given: Judgement) -> str:
+    known = {} if given.stored is None else {"stored": given.stored}
     return write_message(
         "ack",
         of="feedback",
@@ -253,5 +269,5 @@ def _ack_of(given: Judgement) -> str:
         tick=given.ticks[-1],
         value=given.value,
         undone=given.undone,
-        stored=given.stored,
+        **known,
     )

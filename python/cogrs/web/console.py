@@ -17,12 +17,14 @@ from cogrs.sdk import RemoteCallError
 from cogrs.tokens import digest
 from cogrs.validation import check_text
 from cogrs.web.replay_figures import ReplayFigures
+from cogrs.web.stored_trials import StoredTrials
 from cogrs.web.wire import write_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from cogrs.sdk import TrialController, TrialsReport
+    from cogrs.store import Store
     from cogrs.web.viewer import Viewer
 
 _logger = logging.getLogger("cogrs.web")
@@ -42,10 +44,16 @@ class Console:
 
     Attributes:
         title: The orchestrator, as it is shown.
+        stored: The trials of a store; None without one.
     """
 
     def __init__(
-        self, controller: TrialController, title: str, replays: Mapping[str, Any] | None = None
+        self,
+        controller: TrialController,
+        title: str,
+        replays: Mapping[str, Any] | None = None,
+        *,
+        store: Store | None = None,
     ) -> None:
         """Do not connect before somebody looks.
 
@@ -53,6 +61,7 @@ class Console:
             controller: By which to reach the orchestrator; the caller closes it.
             title: The orchestrator, as it is shown.
             replays: Replay servers or memories by name: objects with a method `stats`.
+            store: A store of trials, which operators can look at; the caller closes it.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -60,6 +69,7 @@ class Console:
         check_text("title", title)
         self.title = title
         self._controller = controller
+        self.stored = None if store is None else StoredTrials(store)
         self._replays = ReplayFigures(replays or {})
         self._viewers: set[Viewer] = set()
         self._running: asyncio.Task[None] | None = None
@@ -97,7 +107,7 @@ class Console:
     def add(self, viewer: Viewer) -> None:
         """Show an operator reports, from now on."""
         self._viewers.add(viewer)
-        viewer.tell(write_message("console", title=self.title))
+        viewer.tell(write_message("console", title=self.title, store=self.stored is not None))
         if self._state_text is not None:
             viewer.tell(self._state_text)
         if self._running is None:

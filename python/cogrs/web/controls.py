@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.optional_dependency import import_optional
+from cogrs.sdk.action_hints import action_hints
 from cogrs.web.keys import default_keys, read_keys
 
 if TYPE_CHECKING:
@@ -152,9 +153,9 @@ class Controls:
 
 def names_of_actions(env: Any) -> Sequence[str]:
     """Return the names of an environment's actions, or () if they are not known."""
-    meanings = getattr(env.unwrapped, "get_action_meanings", None)
-    if callable(meanings):
-        return [str(name).lower() for name in meanings()]
-    spec = getattr(env, "spec", None)
-    name = "" if spec is None else str(getattr(spec, "name", ""))
-    return _NAMES.get(name, ())
+    return names_of_hints(action_hints(env))
+
+
+def names_of_hints(hints: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of actions in hints of an environment, or () if they are not known."""
+    return hints.get("names") or _NAMES.get(str(hints.get("title")), ())

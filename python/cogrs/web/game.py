@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cogrs.space_json import action_hints_from_json, actor_spaces_from_json
 from cogrs.validation import check_flag, check_kind, check_number, check_text
-from cogrs.web.controls import Controls, names_of_actions
+from cogrs.web.controls import Controls, names_of_actions, names_of_hints
 from cogrs.web.inputs import MODES, Mode
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Game:
     the picture on the screen alone."""
     consent: str = ""
     """A text that people have to consent to first; "" for none."""
+    learns: bool = False
+    """Whether title and controls are those that the environment of each trial tells."""
 
     def __post_init__(self) -> None:
         """Check all fields.
@@ -53,6 +56,7 @@ class Game:
         check_kind("controls", self.controls, Controls | None, "Controls or None")
         check_flag("takeover", self.takeover)
         check_flag("feedback", self.feedback)
+        check_flag("learns", self.learns)
         if self.mode not in MODES:
             expected = ", ".join(map(repr, MODES))
             raise ValueError(f"mode: expected one of {expected}, got {self.mode!r}")
@@ -75,6 +79,32 @@ class Game:
             "credit": None if self.credit is None else list(self.credit),
             "consent": self.consent,
         }
+
+
+def learned_game(game: Game, spaces_json: str, actor: str) -> Game:
+    """Return a game with the title and controls that an environment tells of an actor.
+
+    Raises:
+        ImportError: Gymnasium is not installed.
+        ValueError: It tells nothing of this actor, or a person cannot play its action space.
+    """
+    spaces = actor_spaces_from_json(spaces_json)
+    if actor not in spaces:
+        raise ValueError(
+            "the environment does not tell its actions, as those of cogrs.sdk do: start "
+            "`cogrs web` with --env"
+        )
+    hints = action_hints_from_json(spaces_json, actor)
+    try:
+        pairs = [(tuple(keys), int(action)) for keys, action in hints.get("keys") or ()]
+        names = [str(name) for name in names_of_hints(hints)]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"hints: expected names and keys of actions: {error}") from error
+    keys = None if hints.get("keys") is None else dict(pairs)
+    title = str(hints.get("title") or game.title)
+    return replace(
+        game, title=title, controls=Controls(spaces[actor].action, names=names, keys=keys)
+    )
 
 
 def game_of(make: Callable[[], gymnasium.Env[Any, Any]], title: str, **options: Any) -> Game:

@@ -1,4 +1,4 @@
-"""The page as an ASGI app: three files, and the WebSocket by which it plays."""
+"""The page as an ASGI app: a few files, and the WebSocket by which it plays."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _CONSOLE_FILES = {
     "/console": ("console.html", "text/html"),
     "/console.js": ("console.js", "text/javascript"),
     "/console.css": ("console.css", "text/css"),
+    "/recording.js": ("recording.js", "text/javascript"),
 }
 
 _HEADERS = {
@@ -49,6 +50,10 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+_GRACE = 1.0
+"""Seconds in which judgements are sent before the clients of an app are closed."""
 
 
 class Page:
@@ -105,6 +110,9 @@ class Page:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running.values())
+        if self._closers:
+            judging = [place.finish_judging(_GRACE) for place in self._running]
+            await asyncio.gather(*judging)
         while self._closers:
             await self._closers.pop()()
 

@@ -58,9 +58,7 @@ class PictureEncoder:
         Raises:
             ValueError: An array of another dtype or shape.
         """
-        if pixels.dtype != np.uint8 or not (
-            pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
-        ):
+        if not _is_pixels(pixels):
             got = f"{pixels.dtype} {pixels.shape}"
             raise ValueError(f"render: expected uint8 (height, width, 3), got {got}")
         image = self._image.fromarray(np.ascontiguousarray(pixels))
@@ -71,6 +69,16 @@ class PictureEncoder:
             image.save(out, "PNG", compress_level=1)
             self._photographic = out.tell() > _LARGE
         return np.frombuffer(out.getvalue(), np.uint8)
+
+
+def is_picture(array: npt.NDArray[Any]) -> bool:
+    """Return whether `PictureEncoder.encode` takes an array."""
+    return _kind_of(array) is not None or _is_pixels(array)
+
+
+def _is_pixels(array: npt.NDArray[Any]) -> bool:
+    colours = array.ndim == 3 and array.shape[2] in (3, 4)
+    return array.dtype == np.uint8 and array.size > 0 and (array.ndim == 2 or colours)
 
 
 def _kind_of(pixels: npt.NDArray[Any]) -> int | None:
@@ -109,6 +117,8 @@ def summarize(value: Any) -> dict[str, Any]:
             for below, numbers in summarize(part).items():
                 found[f"{name}.{below}" if below else str(name)] = numbers
         return found
+    if isinstance(value, bytes):
+        return {"": [f"{len(value)} bytes"]}
     array = np.asarray(value).ravel()
     numbers = [_rounded(each) for each in array[:_MOST_NUMBERS].tolist()]
     return {"": numbers if array.size <= _MOST_NUMBERS else [*numbers, "..."]}
@@ -116,9 +126,10 @@ def summarize(value: Any) -> dict[str, Any]:
 
 _MOST_PARTS = 32
 _MOST_NUMBERS = 16
+_LONGEST_TEXT = 60
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}") if np.isfinite(value) else str(value)
-    return value if isinstance(value, int | bool) else str(value)
+    return value if isinstance(value, int | bool) else str(value)[:_LONGEST_TEXT]

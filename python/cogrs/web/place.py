@@ -31,8 +31,9 @@ from cogrs.sdk.codecs import array_message, read_array_message
 from cogrs.sdk.player_function import call_on_thread
 from cogrs.shown import shown
 from cogrs.web.audience import Audience
+from cogrs.web.game import learned_game
 from cogrs.web.inputs import Inputs
-from cogrs.web.judgements import Judgement, JudgementError, Judgements
+from cogrs.web.judgements import Judgement, JudgementError, Judgements, Sending
 from cogrs.web.picture import summarize
 from cogrs.web.wire import write_message
 
@@ -50,8 +51,6 @@ _RETRY = 0.25
 """Seconds between two attempts to join a trial."""
 _BETWEEN = 1.5
 """Seconds between the end of a trial and the next one."""
-_MOST_JUDGED = 64
-"""Judgements that are on their way."""
 _NOT_YET = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.UNAVAILABLE,
@@ -108,7 +107,10 @@ class Place:
         """Whether the person left for good."""
         self._leaving = asyncio.Event()
         """Set when this trial is to be left."""
-        self._judging: set[asyncio.Task[Judgement]] = set()
+        self.changed: set[Callable[[], None]] = set()
+        """Called when the game has changed."""
+        self._learned = ""
+        """The spaces that the game was learned from."""
         self._sessions: dict[str, ClientSession] = {}
         """Of the latest trials, for late judgements."""
 
@@ -154,6 +156,7 @@ class Place:
                     self._take(session, event)
         finally:
             leaving.cancel()
+            self.judgements.ended(session.trial.id)
             await self._stop_answering()
 
     async def _next_event(self, session: ClientSession, leaving: asyncio.Task[Any]) -> Any:
@@ -197,7 +200,10 @@ class Place:
     def _open(self, session: ClientSession, observation: Observation) -> None:
         if self._answering is not None:
             self._answering.cancel()
+        if self.game.learns and (not self._learned or session.spaces_json != self._learned):
+            self._learn(session)
         self.inputs.open(observation.tick)
+        self.judgements.saw(session.trial.id, observation.tick)
         waits = self._policy is None and self.game.mode != "hold"
         seconds = self._seconds(observation.tick)
         self._show(observation, None if waits or self.game.controls is None else seconds)
@@ -207,6 +213,17 @@ class Place:
             answer = self._answer(session, observation, seconds)
             self._answering = asyncio.ensure_future(answer)
             self._answering.add_done_callback(self._check_answer)
+
+    def _learn(self, session: ClientSession) -> None:
+        """Take title and controls from the environment.
+
+        Raises:
+            ImportError, ValueError: As `learned_game`.
+        """
+        self.game = learned_game(self.game, session.spaces_json, session.trial.name)
+        self._learned = session.spaces_json
+        for tell in list(self.changed):
+            tell()
 
     def _seconds(self, tick: int) -> float:
         """Return for how long a tick is open."""
@@ -302,7 +319,7 @@ class Place:
             self.audience.set_state("playing", "", self._score)
 
     def _check_answer(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or (error := task.exception()) is None:
+        if task.cancelled() or (error := task.exception()) is None or self._leaving.is_set():
             return
         if not isinstance(error, grpc.aio.AioRpcError):  # which reading the session sees, too
             self._fail(error)
@@ -342,51 +359,51 @@ class Place:
         self.inputs.take(message.get("tick"), value, takeover=takeover)
         return None
 
-    async def judge(self, message: dict[str, Any]) -> Judgement:
+    async def judge(
+        self, message: dict[str, Any], tell: Callable[[Judgement], None] = lambda _: None
+    ) -> Judgement:
         """Take a judgement, or take one back; it goes on if the caller is cancelled meanwhile.
+
+        Args:
+            message: Of type `feedback`.
+            tell: Called once the judgement is sent, if it had to wait for a tick.
 
         Raises:
             JudgementError: It is refused.
         """
-        if len(self._judging) >= _MOST_JUDGED:
-            raise JudgementError(f"{_MOST_JUDGED} judgements wait to be stored: try again later")
-        task = asyncio.ensure_future(self._judge(message))
-        self._judging.add(task)
-        task.add_done_callback(self._judging.discard)
-        return await asyncio.shield(task)
+        sending = self._sending_of(message)
+        try:
+            return await self.judgements.deliver(sending, tell)
+        except grpc.aio.AioRpcError as error:
+            raise JudgementError(self._reason_of(error)) from error
 
     async def finish_judging(self, seconds: float) -> None:
         """Wait until all judgements that were taken are stored, or so many seconds."""
-        if self._judging:
-            await asyncio.wait(self._judging, timeout=seconds)
+        await self.judgements.finish(seconds)
 
-    async def _judge(self, message: dict[str, Any]) -> Judgement:
+    def _sending_of(self, message: dict[str, Any]) -> Sending:
         session, wanted = self._session, message.get("trial")
         if not self.game.feedback or session is None:
             raise JudgementError("there is nothing to judge yet")
+        if message.get("undo"):
+            return self.judgements.undo()
         if wanted:  # another trial is not to get its judgement
             session = self._sessions.get(wanted)
             if session is None:
                 raise JudgementError(f"trial: expected one of the latest, got {shown(wanted)}")
-        receivers = self._receivers(session)
-        try:
-            if message.get("undo"):
-                return await self.judgements.undo(receivers)
-            ticks = message.get("ticks") or [message.get("tick")]
-            if ticks[0] is None or "value" not in message:
-                raise JudgementError("feedback: expected a tick and a value")
-            if session is self._session and max(ticks) > self._tick:
-                raise JudgementError(f"tick: expected at most {self._tick}, got {max(ticks)}")
-            return await self.judgements.add(
-                session,
-                receivers,
-                ticks,
-                message["value"],
-                message.get("confidence", 1.0),
-                message.get("seen", 0.0),
-            )
-        except grpc.aio.AioRpcError as error:
-            raise JudgementError(self._reason_of(error)) from error
+        ticks = message.get("ticks") or [message.get("tick")]
+        if ticks[0] is None or "value" not in message:
+            raise JudgementError("feedback: expected a tick and a value")
+        if session is self._session and max(ticks) > self._tick:
+            raise JudgementError(f"tick: expected at most {self._tick}, got {max(ticks)}")
+        return self.judgements.add(
+            session,
+            self._receivers(session),
+            ticks,
+            message["value"],
+            message.get("confidence", 1.0),
+            message.get("seen", 0.0),
+        )
 
     def _receivers(self, session: ClientSession) -> Sequence[str]:
         if self._judged:

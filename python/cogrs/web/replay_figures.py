@@ -5,29 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
 
 from cogrs.validation import check_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _logger = logging.getLogger("cogrs.web")
 
 _FIGURES = (
-    ("caches", ("caches",)),
-    ("samples unused", ("samples_unused",)),
-    ("samples received", ("received", "samples")),
-    ("samples given", ("samples_given",)),
-    ("samples discarded", ("samples_discarded",)),
-    ("messages refused", ("total_refused",)),
-    ("limiter inserts", ("limiter", "inserts")),
-    ("limiter samples", ("limiter", "samples")),
-    ("samples per insert", ("limiter", "samples_per_insert")),
-    ("sample wait, s", ("limiter", "sample_wait_seconds")),
-    ("insert wait, s", ("limiter", "insert_wait_seconds")),
+    ("caches", ("caches",), "caches"),
+    ("samples unused", ("samples_unused",), "samples_unused"),
+    ("samples received", ("received", "samples"), "samples_received"),
+    ("samples given", ("samples_given",), "samples_given"),
+    ("samples discarded", ("samples_discarded",), "samples_discarded"),
+    ("messages refused", ("total_refused",), "messages_refused"),
+    ("limiter inserts", ("limiter", "inserts"), "limiter_inserts"),
+    ("limiter samples", ("limiter", "samples"), "limiter_samples"),
+    ("samples per insert", ("limiter", "samples_per_insert"), "limiter_samples_per_insert"),
+    ("sample wait, s", ("limiter", "sample_wait_seconds"), "limiter_sample_wait_seconds"),
+    ("insert wait, s", ("limiter", "insert_wait_seconds"), "limiter_insert_wait_seconds"),
 )
-"""Names of figures, and where they are in what `stats` returns; a memory has some of them."""
+"""Names of figures; where they are in what `stats` of a server or memory returns, which has some of
+them; and their names among metrics."""
 
 
 class ReplayFigures:
@@ -57,10 +57,11 @@ class ReplayFigures:
             _logger.debug("replay server %r has no statistics", name, exc_info=True)
             return {"name": name, "figures": {}, "fault": str(error)[:200] or type(error).__name__}
         figures = {}
-        for label, path in _FIGURES:
-            value = stats
-            for part in path:
-                value = getattr(value, part, None)
+        for label, path, metric in _FIGURES:
+            if isinstance(stats, Mapping):
+                value = stats.get(metric)
+            else:
+                value = reduce(lambda of, part: getattr(of, part, None), path, stats)
             if value is not None and math.isfinite(value):
                 figures[label] = value
         return {"name": name, "figures": figures, "fault": ""}

@@ -105,6 +105,25 @@ UP: Final = (
         "Of the console: ask for the end of a trial; answered by `ack`",
         (Field("trial", TEXT, "the trial's id", required=True),),
     ),
+    Kind(
+        "list",
+        "Of the console: ask for the newest trials of the store; answered by `stored`",
+        (
+            Field("until", NUMBER, "only those that started before, in seconds since 1970 (UTC)"),
+            Field("people", FLAG, "only those that a person rewarded"),
+        ),
+    ),
+    Kind(
+        "open",
+        "Of the console: open a trial of the store, in place of another; answered by `timeline`",
+        (Field("trial", TEXT, "the trial's id", required=True),),
+    ),
+    Kind(
+        "show",
+        "Of the console: ask for a tick of the trial that is open; answered by `step`, and then by "
+        "its picture if there is one",
+        (Field("trial", TEXT, "the trial's id", required=True), _TICK),
+    ),
 )
 """What a page sends."""
 
@@ -156,7 +175,7 @@ DOWN: Final = (
     ),
     Kind(
         "ack",
-        "Answer `feedback`, `ping`, `terminate` and a refused `action`",
+        "Answer `feedback`, `ping`, `terminate`, and whatever is refused",
         (
             Field("of", TEXT, "type of the message", required=True),
             Field("id", INTEGER, "of the judgement that was recorded or taken back, or the ping"),
@@ -165,13 +184,21 @@ DOWN: Final = (
             Field("tick", INTEGER, "the tick that was judged"),
             Field("value", NUMBER, "the value that was recorded"),
             Field("undone", FLAG, "whether the judgement was taken back"),
-            Field("stored", FLAG, "whether the trial, or what stored its steps, took it"),
+            Field(
+                "stored",
+                FLAG,
+                "whether the trial, or what stored its steps, took it; left out while it waits for "
+                "a tick, after which another `ack` tells",
+            ),
         ),
     ),
     Kind(
         "console",
         "Answer `join` of the console",
-        (Field("title", TEXT, "the orchestrator", required=True),),
+        (
+            Field("title", TEXT, "the orchestrator", required=True),
+            Field("store", FLAG, "whether there is a store of trials"),
+        ),
     ),
     Kind(
         "report",
@@ -191,6 +218,57 @@ DOWN: Final = (
             Field("dropped", OBJECT, "what was dropped since then, and how often"),
             Field("replays", OBJECTS, "replay servers: `name`, `figures` by name, `fault`"),
             Field("charts", OBJECT, "values to draw over time, by name; null for unknown ones"),
+        ),
+    ),
+    Kind(
+        "stored",
+        "List trials of the store",
+        (
+            Field(
+                "trials",
+                OBJECTS,
+                "the newest first, 50 at most: `id`, `started` (seconds since 1970, UTC), `ticks`, "
+                "`returns` by actor, `people` (whether a person rewarded it), `partial`, `reason`",
+                required=True,
+            ),
+        ),
+    ),
+    Kind(
+        "timeline",
+        "Give an overview of a stored trial, in parts of `width` ticks",
+        (
+            Field("trial", TEXT, "the trial's id", required=True),
+            Field("last", INTEGER, "its last tick", required=True),
+            Field("width", INTEGER, "ticks per part", required=True),
+            Field("pictures", INTEGER, "how many ticks have a picture", required=True),
+            Field(
+                "actors",
+                OBJECTS,
+                "`name`, `class`; `rewards`: by sender, pairs of a part and the sum of its "
+                "rewards; `origins`: by origin, pairs of a part and how many actions it has. "
+                "Origins are `agent`, `client`, `default` (of an actor that was late or gone), "
+                "and, where a person could take over, `policy` and `person`",
+                required=True,
+            ),
+            Field("unlisted", INTEGER, "further actors, which are not shown"),
+        ),
+    ),
+    Kind(
+        "step",
+        "Show a tick of a stored trial",
+        (
+            Field("trial", TEXT, "the trial's id", required=True),
+            _TICK,
+            Field("picture", FLAG, "whether a picture follows", required=True),
+            Field(
+                "actors",
+                OBJECTS,
+                "`name`, `seen` and `action` by names of parts, `origin` of the action, `policy` "
+                "(its action, which a person replaced), `rewards` of this tick (`sender`, `value`, "
+                "`confidence`, `delivered`: the tick with which it came), `terminated`, "
+                "`truncated`",
+                required=True,
+            ),
         ),
     ),
 )

@@ -67,6 +67,10 @@ class ActorCallbacks(Protocol):
             The latest observation; None when the actions have gone out, and the next will come.
         """
 
+    @property
+    def spaces(self) -> str:
+        """The spaces that the environment told, as JSON; "" if it told none."""
+
     def actor_done(self) -> None:
         """Handle an actor that has its final data, or will never take it."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from google.protobuf.wrappers_pb2 import StringValue
+
 from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
 from cogrs.api.orchestrator_pb2 import TrialActionReply, TrialActionRequest
 from cogrs.orchestrator.engine.actor import Actor, ActorContext
@@ -46,6 +48,7 @@ class ClientStream:
     after_join: bool  # whether it is the first stream since JoinTrial was called
     greeted: bool = False  # whether a request came
     observed: bool = False  # whether an observation was sent
+    wants_spaces: bool = False  # whether the client is to be told the environment's spaces
 
 
 class ClientSlot(Actor):
@@ -159,8 +162,8 @@ class ClientSlot(Actor):
         self._trial.heard()
         self._trial.actor_ready()
 
-    def open(self, reader: ReaderPort) -> ClientStream:
-        """Open a stream.
+    def open(self, reader: ReaderPort, *, wants_spaces: bool = False) -> ClientStream:
+        """Open a stream; with `wants_spaces` its first observation comes with them, as a message.
 
         Raises:
             PreconditionError: No client joined, or the final data was sent.
@@ -172,7 +175,7 @@ class ClientSlot(Actor):
             raise AlreadyExistsError(f"{self._label} has a stream already")
         if self._finishing and not self._outbox:
             raise PreconditionError(f"{self._label}: the trial is over")
-        self._stream = ClientStream(reader, after_join=self._joined)
+        self._stream = ClientStream(reader, after_join=self._joined, wants_spaces=wants_spaces)
         self._joined = False
         self.done = False  # a stream that opens while the trial ends takes the final data
         if not self._finishing:
@@ -186,7 +189,16 @@ class ClientSlot(Actor):
             return None
         reply = self._outbox.popleft()
         stream.observed = stream.observed or bool(reply.data.observations)
+        if stream.observed and stream.wants_spaces:
+            stream.wants_spaces = False
+            self._add_spaces(reply)
         return reply
+
+    def _add_spaces(self, reply: TrialActionReply) -> None:
+        """Add the environment's spaces: a message without a sender, which no party can send."""
+        if self._trial.spaces:
+            message = reply.data.messages.add(tick_id=max(reply.data.observations[0].tick_id, 0))
+            message.payload.Pack(StringValue(value=self._trial.spaces))
 
     def put_back(self, stream: ClientStream, reply: TrialActionReply) -> None:
         """Keep a reply that could not be sent for the next stream."""

@@ -6,15 +6,18 @@ send them, and where the agents are.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.api.common_pb2 import Reward, RewardSource
-from cogrs.limits import LATE_SOURCES
+from cogrs.limits import LATE_SOURCES, LATE_WAITING
 from cogrs.orchestrator.engine.client_slot import ClientSlot
 from cogrs.orchestrator.engine.endpoint import Endpoint, parse_endpoint
 from cogrs.orchestrator.engine.errors import (
     DeniedError,
+    ExhaustedError,
     InvalidError,
     NotFoundError,
     PreconditionError,
@@ -56,6 +59,14 @@ class EndedTrial(NamedTuple):
         return cls(senders, agents, ended)
 
 
+@dataclass
+class _Ending:
+    """A trial whose actors take their final data, and the requests that wait for its end."""
+
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+
+
 class LateRewards:
     """The trials that have ended, and how their agents are rewarded."""
 
@@ -66,9 +77,12 @@ class LateRewards:
         self._clock = context.clock
         self._trials: OrderedDict[str, EndedTrial] = OrderedDict()
         self._actors = 0
+        self._endings: dict[str, _Ending] = {}
 
     def keep(self, trial: TrialRecord) -> None:
         """Keep a trial that has ended, for `late_rewards` seconds; the oldest are forgotten."""
+        if (ending := self._endings.pop(trial.id, None)) is not None:
+            ending.over.set()
         if not self._settings.late_rewards or not trial.actors:
             return
         kept = self._trials[trial.id] = EndedTrial.of(trial, self._clock.now())
@@ -85,6 +99,31 @@ class LateRewards:
         ):
             _, forgotten = self._trials.popitem(last=False)
             self._actors -= len(forgotten.senders)
+
+    async def wait_for_end(
+        self, trial: TrialRecord, name: str, rewards: Collection[Reward], caller: Caller
+    ) -> None:
+        """Wait until a trial has ended that gives its actors their final data already.
+
+        It takes no rewards any more, and its agents have not stored their last steps yet. The final
+        data has a deadline, and so has this.
+
+        Raises:
+            ExhaustedError: Too many requests wait for that.
+            OrchestratorError: As `send`, at once.
+        """
+        if not self._settings.late_rewards:
+            return
+        _check_sender(EndedTrial.of(trial, 0.0), name, caller)
+        _check(rewards)
+        ending = self._endings.setdefault(trial.id, _Ending())
+        if ending.waiting >= LATE_WAITING:
+            raise ExhaustedError(f"{LATE_WAITING} requests wait for the end of the trial")
+        ending.waiting += 1
+        try:
+            await ending.over.wait()
+        finally:
+            ending.waiting -= 1
 
     async def send(
         self, trial_id: str, name: str, rewards: Collection[Reward], caller: Caller

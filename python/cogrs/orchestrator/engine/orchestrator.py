@@ -37,6 +37,7 @@ from cogrs.orchestrator.engine.matchmaking import (
 )
 from cogrs.orchestrator.engine.params import check_name, check_params, check_sizes, merge_params
 from cogrs.orchestrator.engine.slot_secret import Caller
+from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.engine.trial_registry import TrialRegistry, TrialWatcher
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.metrics import TrialMetrics
     from cogrs.orchestrator.engine.ports import ReaderPort
-    from cogrs.orchestrator.engine.state import State
     from cogrs.orchestrator.engine.trial_record import TrialContext, TrialRecord
 
 _STOPS = "the orchestrator stops"
@@ -263,16 +263,21 @@ class Orchestrator:
     ) -> int:
         """Take rewards of an actor as `send`, or, once the trial has ended, for its agents.
 
+        Those that come while the actors take their final data wait for the end.
+
         Returns:
             How many rewards were taken.
 
         Raises:
             OrchestratorError: As `send` and `LateRewards.send`.
         """
-        if self._trials.takes(trial_id):
+        trial, late, caller = self._trials.find(trial_id), self._trials.late, caller or Caller()
+        if trial is not None and not trial.over:
             self.send(trial_id, name, rewards, caller=caller)
             return len(rewards)
-        return await self._trials.late.send(trial_id, name, rewards, caller or Caller())
+        if trial is not None and trial.state is not State.ENDED:
+            await late.wait_for_end(trial, name, rewards, caller)
+        return await late.send(trial_id, name, rewards, caller)
 
     # The stop.
 

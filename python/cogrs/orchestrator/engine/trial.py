@@ -12,6 +12,7 @@ timeout.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import AgentStartRequest
@@ -75,6 +76,8 @@ class Trial(TrialRecord):
         self._dispatched = 0.0
         self._steps = 0
         self._snapshot = False
+        self.spaces = ""
+        """The spaces that the environment told, as JSON, if clients may ask; else ""."""
         self._early_replies: Backlog[EnvActionReply] = Backlog()
 
     def _make_actor(self, index: int) -> Actor:
@@ -106,6 +109,8 @@ class Trial(TrialRecord):
             self.end(f"environment: OnStart: {fault}", failed=True)
             return
         self.latest, self._log_recorder.spaces = reply.observation_set, reply.spaces
+        if any(isinstance(actor, ClientSlot) for actor in self.actors):
+            self.spaces = sys.intern(reply.spaces)  # most trials have the same
         self._router.add(ENVIRONMENT, (), reply.messages)
         self._run()
 
@@ -436,10 +441,8 @@ class Trial(TrialRecord):
 
     def _on_late_first_action(self) -> None:
         late = [actor.name for actor in self.actors if self._pending.owes(actor.index)]
-        what = (
-            "trial %s waits for actions of %s: set the option `observer` of actors that only watch"
-        )
-        self._log.warning(what, self.id, shown(late))
+        what = "trial %s waits for actions of %s: set the option `observer` of actors that only"
+        self._log.warning(f"{what} watch", self.id, shown(late))
 
     def _on_inactivity(self) -> None:
         why = f"max_inactivity: nothing was received for {self.params.max_inactivity} s"

@@ -149,15 +149,14 @@ class TrialRegistry:
 
     def get(self, trial_id: str) -> TrialRecord:
         """Return a trial; a NotFoundError if no trial has this id."""
-        trial = self._trials.get(trial_id)
+        trial = self.find(trial_id)
         if trial is None:
             raise NotFoundError(f"no trial {short(trial_id)}")
         return trial
 
-    def takes(self, trial_id: str) -> bool:
-        """Return whether a trial has this id and takes rewards and messages."""
-        trial = self._trials.get(trial_id)
-        return trial is not None and not trial.over
+    def find(self, trial_id: str) -> TrialRecord | None:
+        """Return a trial, or None if no trial has this id."""
+        return self._trials.get(trial_id)
 
     def __iter__(self) -> Iterator[TrialRecord]:
         """Return all trials."""

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.service.context import Context
     from cogrs.orchestrator.service.throttle import Throttle
 
+_SPACES = "spaces"
+"""The metadata by which a client asks for the environment's spaces: its value is "asked"."""
+
 
 def _trial_and_actor(context: Context) -> tuple[str, str]:
     return required_metadata(context, "trial-id"), required_metadata(context, "actor-name")
@@ -70,7 +73,7 @@ class ClientActorService(ClientActorServicer):
         """Exchange observations and actions."""
         waker = Waker()
         actor = self._orchestrator.client(*_trial_and_actor(context), self._caller(context))
-        line = actor.open(waker)
+        line = actor.open(waker, wants_spaces=find_metadata(context, _SPACES) == "asked")
         listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), waker))
         listener.add_done_callback(partial(_check, actor))
         try:

@@ -1,5 +1,7 @@
 // The console: it shows the reports that the server sends, and asks for ends of trials. See docs/web.md.
 
+import { Recording } from "./recording.js";
+
 const byId = (id) => document.getElementById(id);
 const part = (name) => document.querySelector(`[data-cogrs="${name}"]`);
 const FINAL_CODES = [1003, 1008, 1009, 4000, 4001];
@@ -30,8 +32,13 @@ function connect() {
     mine.send(JSON.stringify({ type: "join", token }));
     mine.token = token;
   };
+  mine.binaryType = "arraybuffer";
   mine.onmessage = (event) => {
     delay = 250;
+    if (typeof event.data !== "string") {
+      recording.takePicture(event.data);
+      return;
+    }
     const message = JSON.parse(event.data);
     receivers[message.type]?.(message, mine);
   };
@@ -53,6 +60,9 @@ const receivers = {
     if (location.hash) history.replaceState(null, "", location.pathname + location.search);
     byId("title").textContent = `Console · ${message.title}`;
     document.title = `${message.title} · cogrs`;
+    byId("stored-section").hidden = !message.store;
+    if (message.store) list();
+    recording.reconnected();
   },
   state(message) {
     setState(message.state, message.reason ?? "");
@@ -63,9 +73,13 @@ const receivers = {
     showList("counts", message.counts);
     showEnded(message.ended);
     showReplays(message.replays);
-    for (const [name, value] of Object.entries(message.charts)) chartOf(name).add(value);
+    for (const [name, value] of Object.entries(message.charts)) chartOf(name, message.replays).add(value);
   },
+  stored: showStored,
+  timeline: (message) => recording.begin(message),
+  step: (message) => recording.show(message),
   ack(message) {
+    if (message.of === "show" && !message.ok) recording.refused();
     if (!message.ok) part("reason").textContent = message.reason ?? "";
   },
 };
@@ -108,10 +122,9 @@ function rowOf(id) {
   button.dataset.cogrs = "terminate";
   button.setAttribute("aria-label", `Terminate trial ${id}`);
   button.addEventListener("click", () => {
-    if (socket?.readyState !== WebSocket.OPEN) return;
     button.disabled = true;
     setTimeout(() => (button.disabled = false), 5000); // it may have been refused
-    socket.send(JSON.stringify({ type: "terminate", trial: id }));
+    send({ type: "terminate", trial: id });
   });
   row.lastElementChild.append(button);
   rows.set(id, row);
@@ -150,6 +163,76 @@ function lasting(seconds) {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+// -- stored trials ------------------------------------------------------------------------------
+
+const recording = new Recording(send);
+const storedRows = new Map();
+let until = null; // of the list that was asked for; null for the newest
+
+function send(message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
+function list(before = null) {
+  until = before;
+  const message = { type: "list", people: byId("people").checked };
+  if (before !== null) message.until = before;
+  send(message);
+}
+
+function refresh() {
+  if (until === null) list();
+}
+
+function showStored({ trials }) {
+  const body = byId("stored").tBodies[0];
+  for (const trial of trials) {
+    const found = storedRows.get(trial.id);
+    if (!found) storedRows.set(trial.id, storedRow(trial));
+    else if (!found.contains(document.activeElement)) {
+      storedRows.set(trial.id, storedRow(trial));
+      found.replaceWith(storedRows.get(trial.id));
+    }
+  }
+  const rows = [...storedRows.values()].sort((a, b) => b.dataset.started - a.dataset.started);
+  // What is in its place is left alone, so that focus stays.
+  rows.forEach((row, at) => body.rows[at] !== row && body.insertBefore(row, body.rows[at] ?? null));
+  byId("no-stored").hidden = storedRows.size > 0;
+  byId("older").hidden = trials.length < 50;
+  byId("older").onclick = () => list(trials.at(-1).started);
+}
+
+function storedRow(trial) {
+  const row = made("tr");
+  row.dataset.cogrs = "stored";
+  row.dataset.trial = trial.id;
+  row.dataset.started = String(trial.started);
+  const started = new Date(1000 * trial.started).toLocaleString("sv"); // 2026-01-31 08:00:00, by the local clock
+  const returns = Object.entries(trial.returns).map(([name, value]) => `${name} ${shownNumber(value)}`);
+  const marks = [trial.people ? "judged by people" : "", trial.partial ? "partial" : "", trial.reason];
+  const texts = [trial.id, started, String(trial.ticks), returns.join(", "), marks.filter(Boolean).join(" · ")];
+  const kinds = ["id", "", "number", "returns", "reason"];
+  const labels = ["", "Started", "Ticks", "Returns", "End", ""];
+  row.append(...texts.map((text, at) => made("td", kinds[at], text)), made("td"));
+  [...row.cells].forEach((cell, at) => (cell.dataset.label = labels[at]));
+  const button = made("button", "plain", "Replay");
+  button.type = "button";
+  button.setAttribute("aria-label", `Replay trial ${trial.id}`);
+  button.onclick = () => recording.open(trial.id);
+  row.lastElementChild.append(button);
+  return row;
+}
+
+byId("people").onchange = () => {
+  byId("stored").tBodies[0].replaceChildren();
+  storedRows.clear();
+  list();
+};
+byId("open").onsubmit = (event) => {
+  event.preventDefault();
+  recording.open(byId("open-id").value.trim());
+};
+
 // -- figures ------------------------------------------------------------------------------------
 
 const shownNumber = (value) => {
@@ -183,6 +266,8 @@ function showEnded(ended) {
   const key = ended.map((each) => each.id).join("\n");
   byId("no-ended").hidden = ended.length > 0;
   if (list.dataset.ids === key) return;
+  // A trial is in the store soon after its end.
+  if (list.dataset.ids !== undefined && until === null && !byId("stored-section").hidden) setTimeout(refresh, 2000);
   list.dataset.ids = key;
   list.replaceChildren(
     ...ended.map((each) => {
@@ -202,11 +287,14 @@ function showReplays(given) {
     let card = replays.get(replay.name);
     if (!card) {
       card = made("div");
-      card.append(made("h3", "", replay.name), made("dl"), made("p", "fault"));
+      const fold = made("details");
+      fold.append(made("summary", "", "Charts"), made("div", "charts"));
+      card.append(made("h3", "", replay.name), made("dl"), made("p", "fault"), fold);
       replays.set(replay.name, card);
       byId("replays").append(card);
     }
     fill(card.children[1], replay.figures);
+    card.children[3].hidden = Object.keys(replay.figures).length === 0 && !card.querySelector("figure");
     setText(card.children[2], replay.fault);
     card.children[2].hidden = !replay.fault;
   }
@@ -216,13 +304,16 @@ function showReplays(given) {
 
 const charts = new Map();
 
-function chartOf(name) {
+// The charts of a replay server are folded up in its card: there are many.
+function chartOf(name, given) {
   const found = charts.get(name);
   if (found) return found;
+  const replay = given.find((each) => name.startsWith(`${each.name}: `) && name.slice(each.name.length + 2) in each.figures);
+  const home = replay ? replays.get(replay.name).querySelector(".charts") : byId("charts");
   const figure = made("figure");
   figure.dataset.cogrs = "chart";
   figure.dataset.chart = name;
-  const caption = made("figcaption", "", name);
+  const caption = made("figcaption", "", replay ? name.slice(replay.name.length + 2) : name);
   const latest = made("output");
   caption.append(latest);
   const svg = document.createElementNS(SVG, "svg");
@@ -236,7 +327,7 @@ function chartOf(name) {
   const range = made("div", "range");
   range.append(made("span"), made("span"));
   figure.append(caption, svg, range);
-  byId("charts").append(figure);
+  home.append(figure);
   const points = [];
   const chart = {
     add(value) {

@@ -1,17 +1,18 @@
-"""A PettingZoo environment of two agents, for commands that name it."""
+"""A small PettingZoo environment, whose agents do not leave together."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pettingzoo
 
 
-class Two(pettingzoo.ParallelEnv):  # type: ignore[misc]
-    """Agents `a` and `b` play three steps."""
+class Leaves(pettingzoo.ParallelEnv):  # type: ignore[misc]
+    """Agent `b` is finished after a step, `a` after three; all gain 1 a step."""
 
-    metadata = {"name": "two"}  # noqa: RUF012
+    metadata = {"name": "leaves"}  # noqa: RUF012
     possible_agents = ["a", "b"]  # noqa: RUF012
 
     def observation_space(self, agent: str) -> Any:
@@ -25,16 +26,17 @@ class Two(pettingzoo.ParallelEnv):  # type: ignore[misc]
         return {"a": 0, "b": 0}, {"a": {}, "b": {}}
 
     def step(self, actions: Any) -> Any:
-        self.tick += 1
-        here = list(self.agents)
-        if self.tick == 3:
-            self.agents = []
-        flags = dict.fromkeys(here, self.tick == 3)
-        none = dict.fromkeys(here, False)
+        assert set(actions) == set(self.agents)
+        here, self.tick = list(self.agents), self.tick + 1
+        over = {"a": self.tick == 3, "b": self.tick == 1}
+        self.agents = [agent for agent in here if not over[agent]]
         return (
             dict.fromkeys(here, self.tick),
             dict.fromkeys(here, 1.0),
-            flags,
-            none,
+            {agent: over[agent] for agent in here},
+            dict.fromkeys(here, False),
             {agent: {} for agent in here},
         )
+
+    def render(self) -> Any:
+        return np.full((2, 2, 3), self.tick, np.uint8)

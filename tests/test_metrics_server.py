@@ -10,8 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from cogrs import limits, serve_orchestrator
-from cogrs.orchestrator import metrics_server
+from cogrs import limits, metrics_server, serve_orchestrator
 from cogrs.orchestrator.metrics import Metrics, serve_metrics
 
 if TYPE_CHECKING:
