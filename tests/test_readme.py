@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 # Other pages have no examples in Python.
 WITH_EXAMPLES = (
+    "cluster",
     "coming-from",
     "collector",
     "data",

@@ -13,7 +13,11 @@ from cogrs.validation import check_flag, check_kind, check_timeout
 
 if TYPE_CHECKING:
     import os
+    import subprocess
     from pathlib import Path
+
+_detached: list[subprocess.Popen[bytes]] = []
+"""Supervisors that outlive their `Run`: kept, since Python warns of processes that it drops."""
 
 
 def launch(
@@ -55,6 +59,8 @@ def launch(
         process = start_process(
             folder, "cogrs.cluster.supervisor", arguments, log, detached=detached
         )
+    if detached:
+        _detached.append(process)
     run = Run(folder, process)
     try:
         run.wait_until_up(timeout)
