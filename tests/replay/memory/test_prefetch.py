@@ -170,6 +170,7 @@ def test_threads_share_a_prefetcher() -> None:
 def test_argument_out_of_range_is_refused_before_a_thread_begins(
     given: dict[str, Any], text: str
 ) -> None:
+    assert all_ended()
     with pytest.raises(ValueError, match=text):
         filled().prefetch(**{"batch_size": 8} | given)
     assert drawers() == 0
