@@ -81,7 +81,7 @@ class _Drawer:
         return None
 
     def close(self) -> None:
-        """Have the thread end, and wake the threads that wait for a batch."""
+        """End the thread, and wake the threads that wait for a batch."""
         with self.changed:
             self.closed = True
             self.ready.clear()
@@ -107,7 +107,7 @@ class Prefetcher:
         wait: float | None,
         options: dict[str, Any],
     ) -> None:
-        """Begin to draw.
+        """Start the thread that draws.
 
         Raises:
             TypeError, ValueError: As `ReplayMemory.prefetch`.
