@@ -36,7 +36,7 @@ def all_ended() -> bool:
     return True
 
 
-def test_prefetched_batches_equal_those_of_sample() -> None:
+def test_prefetched_batches_equal_sampled_batches() -> None:
     made, other = filled(), filled()
     with made.prefetch(8, nstep_return=True, beta=0.5) as batches:
         for _ in range(10):
