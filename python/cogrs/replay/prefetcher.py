@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cogrs._core import ReplayMemory
 
 _SLICE = 0.25
-"""Seconds after which a draw that waits for entries looks whether the prefetcher was closed."""
+"""Seconds after which a wait looks whether the prefetcher was closed, or a signal came."""
 _MOST = 64
 """Batches drawn ahead at most."""
 
@@ -76,11 +76,12 @@ class _Drawer:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"waited {wait:g} s for a batch: {self.shortage}")
-                self.changed.wait(left)
+                # Python handles signals between waits.
+                self.changed.wait(_SLICE if left is None else min(left, _SLICE))
         return None
 
     def close(self) -> None:
-        """Have the thread end, and wake the threads that wait for a batch."""
+        """End the thread, and wake the threads that wait for a batch."""
         with self.changed:
             self.closed = True
             self.ready.clear()
@@ -106,7 +107,7 @@ class Prefetcher:
         wait: float | None,
         options: dict[str, Any],
     ) -> None:
-        """Begin to draw.
+        """Start the thread that draws.
 
         Raises:
             TypeError, ValueError: As `ReplayMemory.prefetch`.

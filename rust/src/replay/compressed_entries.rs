@@ -131,6 +131,10 @@ impl Memory {
         let Some(column) = column else { return };
         let stack = if field == Field::State { self.settings.frame_stack } else { 1 };
         let mut targets = Targets { size: column.size, parts };
+        // The field is left out.
+        if targets.len() == 0 {
+            return;
+        }
         let mut wanted: Vec<WantedValue> = Vec::with_capacity(targets.len().min(TOGETHER));
         let mut at = 0;
         for slot in slots {

@@ -262,8 +262,8 @@ fn frames_that_do_not_overlap_are_refused_and_nothing_is_added() {
     let mut memory = shape.memory();
     let mut writer = TransitionWriter::new(1, 9, 9, 0);
     let rows = Transitions {
-        states: &[1; 6],
-        next_states: &[2; 6],
+        states: &[1; 2 * FRAME],
+        next_states: &[2; 2 * FRAME],
         actions: &[0; 8],
         rewards: &[0; 4],
         done: &[false],
@@ -279,7 +279,7 @@ fn frames_that_do_not_overlap_are_refused_and_nothing_is_added() {
     assert!(!writer.add(&mut memory, cut).unwrap());
     assert_eq!((memory.num_entry(), writer.added()), (0, 1));
     let infinite = f32::INFINITY.to_ne_bytes();
-    let wrong = Transitions { next_states: &[1; 6], rewards: &infinite, ..rows };
+    let wrong = Transitions { next_states: &[1; 2 * FRAME], rewards: &infinite, ..rows };
     let error = writer.add(&mut memory, wrong).unwrap_err();
     assert_eq!(error.to_string(), "reward: expected finite numbers, got inf of environment 0");
     assert_eq!((memory.num_entry(), writer.added()), (0, 1));

@@ -36,7 +36,7 @@ def all_ended() -> bool:
     return True
 
 
-def test_prefetched_batches_are_those_that_sample_would_give() -> None:
+def test_prefetched_batches_equal_sampled_batches() -> None:
     made, other = filled(), filled()
     with made.prefetch(8, nstep_return=True, beta=0.5) as batches:
         for _ in range(10):
@@ -170,6 +170,7 @@ def test_threads_share_a_prefetcher() -> None:
 def test_argument_out_of_range_is_refused_before_a_thread_begins(
     given: dict[str, Any], text: str
 ) -> None:
+    assert all_ended()
     with pytest.raises(ValueError, match=text):
         filled().prefetch(**{"batch_size": 8} | given)
     assert drawers() == 0
