@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cogrs import ReplayMemory, importance_weights
-from cogrs.replay.convert import convert
+from cogrs.replay.convert import convert, native
 from tests.replay.build import memory, step
 
 
@@ -288,3 +288,10 @@ def test_list_of_integers_that_do_not_fit_is_a_value_error(value: list[int]) -> 
 def test_list_with_other_than_integers_is_a_type_error(value: list[Any]) -> None:
     with pytest.raises(TypeError, match=r"^state: expected uint64"):
         stored(np.zeros(2, np.uint64), value)
+
+
+def test_dtype_of_a_template_is_the_object_of_numpy_and_in_native_order() -> None:
+    for name in ("?", "u1", "i8", "u8", "f4", "f8"):
+        dtype = np.dtype(name)
+        assert native("state", dtype)[0] is dtype
+        assert native("state", dtype.newbyteorder("S"))[0] == dtype
