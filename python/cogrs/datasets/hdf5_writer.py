@@ -58,7 +58,7 @@ class Hdf5Writer:
     def describe(self, group: Any, attributes: Mapping[str, Any]) -> None:
         """Write texts and integers as attributes of a group.
 
-        HDF5's texts end with a zero byte: those within are written as spaces, as the index has them.
+        HDF5's texts end with a zero byte: others are written as spaces, as in the index.
         """
         for name, value in attributes.items():
             if isinstance(value, str):

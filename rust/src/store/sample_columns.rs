@@ -330,3 +330,100 @@ impl Column for Messages {
         taken.data.take(buffers);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Actor, SampleColumns};
+    use crate::error::Error;
+    use crate::store::payload::Form;
+
+    fn columns() -> SampleColumns {
+        let actor = |name: &str, person| Actor { name: name.into(), class: "x".into(), person };
+        SampleColumns::new("t".into(), vec![actor("a", false), actor("b", true)])
+    }
+
+    fn as_bytes(content: &[u8]) -> Result<(Form, Vec<u8>), Error> {
+        Ok((Form::default(), content.to_vec()))
+    }
+
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, content.len() as u8], content].concat()
+    }
+
+    fn reward(receiver: &str, sender: &str) -> Vec<u8> {
+        let source = field(1, sender.as_bytes());
+        let value = [0x1D, 0, 0, 0, 0x40];
+        field(4, &[field(1, receiver.as_bytes()), value.to_vec(), field(4, &source)].concat())
+    }
+
+    #[test]
+    fn sample_is_a_row_per_actor_and_one_of_the_environment_with_messages() {
+        let mut columns = columns();
+        let seen = field(3, &field(1, b"seen"));
+        let told =
+            [&[0x08, 5][..], &[0x11, 9, 0, 0, 0, 0, 0, 0, 0], &seen, &[0x22, 2, 0, 0]].concat();
+        let sample = [field(1, b"ann"), field(2, &told), field(5, &field(3, b"env"))].concat();
+        columns.add(&sample, &mut as_bytes).unwrap();
+        assert_eq!(columns.rows, 3);
+        assert_eq!((columns.summary.ticks, columns.summary.last_timestamp), (5, 9));
+        assert_eq!(columns.summary.user, "ann");
+        let buffers = columns.take();
+        assert_eq!(buffers[2], Some(b"ttt".to_vec()));
+        // Timestamps: of actors, not of the environment.
+        assert_eq!(buffers[7], Some(vec![0b011]));
+        assert_eq!(columns.rows, 0);
+    }
+
+    #[test]
+    fn forms_are_parsed_once_while_heads_are_equal() {
+        let mut columns = columns();
+        let mut parsed = 0;
+        for data in *b"123" {
+            let seen = field(3, &field(1, &[b'h', data]));
+            let sample = field(2, &[&seen[..], &[0x22, 1, 0]].concat());
+            let parse = &mut |content: &[u8]| {
+                parsed += 1;
+                let form = Form { kind: "|u1".into(), head: b"h".to_vec(), ..Form::default() };
+                Ok::<_, Error>((form, content[1..].to_vec()))
+            };
+            columns.add(&sample, parse).unwrap();
+        }
+        assert_eq!(parsed, 1);
+        // Of the data of observations: one byte for each sample, none for the second actor.
+        assert!(columns.take().contains(&Some(b"123".to_vec())));
+    }
+
+    #[test]
+    fn people_are_client_actors_and_strangers() {
+        for (sender, person) in [("env", false), ("a", false), ("b", true), ("ada", true)] {
+            let mut columns = columns();
+            columns.add(&reward("a", sender), &mut as_bytes).unwrap();
+            assert_eq!(columns.summary.people, person, "{sender}");
+            assert_eq!(columns.summary.returns, [2.0, 0.0]);
+        }
+    }
+
+    #[test]
+    fn observation_that_is_missing_and_errors_of_the_parser_are_errors() {
+        let told = field(2, &[0x22, 1, 3]);
+        assert!(columns().add(&told, &mut as_bytes).is_err());
+        let refuse = &mut |_: &[u8]| Err(Error::State("refused".into()));
+        let told = field(2, &[&field(3, b"")[..], &[0x22, 1, 0]].concat());
+        assert!(columns().add(&told, refuse).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_others_are_refused_or_become_rows(samples: Vec<Vec<u8>>) {
+            let mut columns = columns();
+            for sample in &samples {
+                if columns.add(sample, &mut as_bytes).is_err() {
+                    break;
+                }
+            }
+            columns.take();
+        }
+    }
+}
