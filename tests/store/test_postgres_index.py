@@ -79,7 +79,7 @@ def test_server_that_is_gone_is_an_error_that_names_the_server(postgres, folder)
         open_store(postgres.url, files=folder)
 
 
-def test_orchestrator_that_starts_while_the_server_is_gone_waits_for_it(postgres, folder, caplog):
+def test_start_of_an_orchestrator_waits_for_a_server_that_is_gone(postgres, folder, caplog):
     caplog.set_level(logging.WARNING)
     postgres.server.stop()
 
@@ -98,7 +98,7 @@ def test_orchestrator_that_starts_while_the_server_is_gone_waits_for_it(postgres
     assert caplog.text.count("tried again") == 1
 
 
-def test_orchestrator_that_starts_while_the_server_stays_gone_raises_and_names_it(postgres, folder):
+def test_start_of_an_orchestrator_raises_if_the_server_stays_gone(postgres, folder):
     postgres.server.stop()
     with pytest.raises(ConnectionError, match="postgresql://cogrs@/"):
         asyncio.run(open_writer(Location(folder, postgres.url), 0.3))
