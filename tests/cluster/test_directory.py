@@ -100,6 +100,29 @@ def test_exchange_waits_for_a_newer_snapshot(keys, served):
         assert time.monotonic() - began >= 0.2
 
 
+def test_threads_of_a_client_take_turns_while_one_asks_again_and_again(keys, served):
+    directory, server = served
+    with client(keys, server) as one:
+        seen = one.exchange(part(), 0, SLACK)["version"]
+        rounds = []
+
+        def follow():
+            while not rounds or rounds[-1] is None:
+                rounds.append(one.exchange(part(), seen, 0.05))
+
+        following = Call(follow)
+        assert following.blocks()
+        others = []
+        for _ in range(40):
+            before = len(rounds)
+            assert len(one.status()["parts"]) == 1
+            others.append(len(rounds) - before)
+        # Between two calls this thread may have to wait for a core.
+        assert sum(count > 1 for count in others) <= 4
+        directory.register(part(index=1))
+        following.result()
+
+
 def test_many_clients_wait_side_by_side(keys, served):
     directory, server = served
     seen = directory.snapshot()["version"]

@@ -46,6 +46,8 @@ class DirectoryClient(Closeable):
         """
         self._where = where
         self._transport = Transport(type(self).__name__, Curve.of_client(key, server_key))
+        self._next = threading.Lock()
+        """Held by the thread whose turn is next: one that asks again and again lets others in."""
         self._lock = threading.Lock()
         self._endpoint: str | None = None
         self._sockets: list[zmq.Socket[bytes]] = []
@@ -80,13 +82,15 @@ class DirectoryClient(Closeable):
 
     def _ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         message = json.dumps(request).encode()
-        deadline = Deadline(timeout + _ANSWER)
-        with self._lock:
-            try:
-                reply = self._exchange(message, deadline)
-            except BaseException:
-                self._disconnect()  # a REQ socket that waits for a reply cannot ask again
-                raise
+        with self._next:
+            self._lock.acquire()
+        try:
+            reply = self._exchange(message, Deadline(timeout + _ANSWER))
+        except BaseException:
+            self._disconnect()  # a REQ socket that waits for a reply cannot ask again
+            raise
+        finally:
+            self._lock.release()
         if "late" in reply:
             raise LateGenerationError(reply["late"])
         if "error" in reply:

@@ -175,9 +175,9 @@ impl Memory {
     ) -> bool {
         let Ok(index) = self.growing_index(growing) else { return false };
         let mut slots = self.episodes[index as usize].slots_backwards();
-        frames.rev().all(|frame| {
-            slots.next().is_some_and(|slot| self.holds(Field::State, slot, frame))
-        })
+        frames
+            .rev()
+            .all(|frame| slots.next().is_some_and(|slot| self.holds(Field::State, slot, frame)))
     }
 
     /// The info of the last step of the oldest closed episode.

@@ -344,6 +344,7 @@ mod tests {
         SampleColumns::new("t".into(), vec![actor("a", false), actor("b", true)])
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "one of the parsers that can fail")]
     fn as_bytes(content: &[u8]) -> Result<(Form, Vec<u8>), Error> {
         Ok((Form::default(), content.to_vec()))
     }

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::calls::{Call, calls};
+use crate::calls::calls;
 use crate::checkpoint::{UUID, comes_back, place, refused};
 use crate::fixtures::{
     Columns, LARGE, SMALL, compressed_memory, compression, config, gather, memory_of, plain, read,
@@ -76,7 +76,9 @@ proptest! {
     ) {
         let (_folder, path) = place();
         let mut pair = pair(REPEATED, &codes, 40);
-        calls.into_iter().for_each(|call: Call| pair.make(call));
+        for call in calls {
+            pair.make(call);
+        }
         save(pair.memory(), UUID, &path).unwrap();
         let mut whole = std::fs::read(&path).unwrap();
         for cut in cuts {

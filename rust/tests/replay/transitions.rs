@@ -220,7 +220,7 @@ proptest! {
 
 #[test]
 fn episodes_of_many_environments_stay_in_few_pieces_however_often_the_ring_goes_round() {
-    let shape = Shape { envs: 8, stack: 1, steps: 1, capacity: 500, piece: 200 };
+    let shape = Shape { envs: 8, stack: 1, steps: 1, capacity: 500, piece: 200, codec: None };
     let mut memory = shape.memory();
     let mut writer = TransitionWriter::new(8, 500, 200, 0);
     let mut added = Added::new(shape);
