@@ -71,7 +71,7 @@ impl Memory {
         columns.map(|(field, column)| (*field, column.held())).collect()
     }
 
-    /// What the next entries of an open episode are encoded by. Fails with [`Error::State`] when it is not open.
+    /// What the next entries of an open episode are encoded by. Fails with [`crate::error::Error::State`] when it is not open.
     pub fn frame_states(&self, serial: u64) -> Result<FrameStates> {
         let index = self.open_index(serial)?;
         let columns = self.storage.compressed.iter().flat_map(|fields| fields.columns());
