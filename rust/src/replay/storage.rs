@@ -231,6 +231,7 @@ impl Storage {
             }
         }
     }
+
     /// Bytes that the compressed values of `count` entries take at most.
     pub fn largest(&self, count: usize) -> u64 {
         self.compressed.as_ref().map_or(0, |fields| fields.largest(count))
