@@ -1,13 +1,17 @@
-"""Reads files of users and peers up to a limit."""
+"""Reads files of users and peers up to a limit, and replaces files as a whole."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+    from typing import BinaryIO
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -52,6 +56,25 @@ def check_regular(path: Path) -> None:
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{path}: expected a regular file")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write, which takes the place of another on leaving, or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
 
 
 def _opened(path: Path) -> int:

@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import ray
@@ -20,6 +19,7 @@ import ray
 from cogrs.cluster.part import PERIOD, Part
 from cogrs.cluster.process import PARTS, open_directory
 from cogrs.cluster.run_folder import RunFolder
+from cogrs.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,10 +48,8 @@ def _folder_of(path: str, files: Mapping[str, bytes]) -> RunFolder:
         where = folder.path / name
         if not where.exists():
             where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            aside = Path(f"{where}.{os.getpid()}")
-            aside.touch(0o600)
-            aside.write_bytes(content)
-            aside.replace(where)
+            with replacing(where) as file:
+                file.write(content)
     folder.logs.mkdir(exist_ok=True)
     sys.path += [each for each in folder.read("plan.json")["path"] if each not in sys.path]
     return folder

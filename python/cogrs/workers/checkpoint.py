@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cogrs.files import replacing
 from cogrs.replay import ReplayMemory
 from cogrs.replay.recorder import unlimited_writer
 from cogrs.replay.wire import FIELDS, SETTINGS
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from cogrs.replay import Episode
@@ -19,17 +19,8 @@ if TYPE_CHECKING:
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file in place of another, as a whole or not at all; an OSError if it cannot be."""
-    where = Path(path)
-    descriptor, name = tempfile.mkstemp(dir=where.parent, prefix=f"{where.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(where)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(Path(path)) as file:
+        file.write(data)
 
 
 def restore_episodes(memory: ReplayMemory, path: str | os.PathLike[str]) -> int:

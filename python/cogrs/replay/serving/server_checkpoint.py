@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from cogrs.files import replacing
 from cogrs.validation import check_path
 
 if TYPE_CHECKING:
@@ -43,16 +42,8 @@ def save_server(state: ServerState, path: str | os.PathLike[str]) -> None:
     ]
     header = json.dumps(told).encode()
     frames = (frame for *_, frames in caches for frame in frames)
-    descriptor, aside = tempfile.mkstemp(dir=where.parent, prefix=f"{where.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            _write(file, (_MAGIC, len(header).to_bytes(_SIZE, "little"), header), frames)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(aside).replace(where)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+    with replacing(where) as file:
+        _write(file, (_MAGIC, len(header).to_bytes(_SIZE, "little"), header), frames)
 
 
 def restore_server(state: ServerState, path: str | os.PathLike[str]) -> None:
