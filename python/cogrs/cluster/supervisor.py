@@ -45,6 +45,7 @@ class _Child:
         self.restarts = 0
         self.error = ""
         self.given_up = False
+        self.asked_to_end = False
         self._folder = folder
         self._rule = RestartRule()
         self._due: float | None = 0.0
@@ -81,6 +82,7 @@ class _Child:
     def signal(self, number: int) -> None:
         if self.alive and self._process is not None:
             self._process.send_signal(number)
+        self.asked_to_end = True
         self._due = None
 
     def renew(self) -> None:
@@ -90,6 +92,7 @@ class _Child:
 
     def _start(self) -> None:
         self._due = None
+        self.asked_to_end = False
         self._folder.error(self.role, self.index).unlink(missing_ok=True)
         arguments = (self.role, self.index, self.generation)
         with open(self._folder.log(self.role, self.index), "ab") as log:
@@ -190,8 +193,8 @@ class Supervisor:
             code = child.tend()
             if code is None:
                 continue
-            if child.role == "actor" and child.index >= self._actors:
-                continue  # it was asked to end
+            if child.asked_to_end:
+                continue  # it may be wanted again by now
             if child.role == "learner" and code == 0:
                 _logger.info("the learner has made its updates")
                 del self._children[key]
