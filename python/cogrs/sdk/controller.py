@@ -6,6 +6,7 @@ earlier one is in the answer, a later one on the watch.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -51,6 +52,9 @@ _MOST_ENDED = 1000
 
 _FAREWELL = 0.8
 """Seconds for the request to end a trial that is left early."""
+
+_FIRST_ANSWER = 60.0
+"""Seconds for the first answer of an orchestrator: one that stops may never answer a new call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +295,7 @@ def run_trial(
         endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
         config: As of `TrialController.start_trial`.
         user_id: Name of the user who starts it, for the data log.
-        timeout: Seconds; None waits for ever.
+        timeout: Seconds; None waits for ever, once the orchestrator has answered.
         tls: As of `TrialController`.
         token: As of `TrialController`.
         params: As of `TrialController.start_trial`.
@@ -302,7 +306,8 @@ def run_trial(
     Raises:
         TrialFailedError: The trial failed: see `TrialEnd.failed`.
         TypeError, ValueError, RuntimeError, OSError: As `TrialController` and its `start_trial`.
-        TimeoutError: It did not end in time, and was asked to end.
+        TimeoutError: It did not end in time, and was asked to end; or the orchestrator did not
+            answer within 60 s.
         UnreachableError: No orchestrator answers there.
         RemoteCallError: The orchestrator refuses.
     """
@@ -318,9 +323,17 @@ def run_trial(
         trial, end = None, None
         try:
             with raising_remote_errors(endpoint):
-                watch.initial_metadata()
+                _wait_until_answered(watch, endpoint)
                 left = None if until is None else max(until - time.monotonic(), 0.0)
-                reply = stub.StartTrial(request, timeout=left, metadata=who)
+                start = stub.StartTrial.future(request, timeout=left, metadata=who)
+                # An orchestrator that stops ends the watch, and may never answer the other call.
+                watch.add_callback(lambda: _cancel(start))
+                try:
+                    reply = start.result()
+                except grpc.FutureCancelledError:
+                    for _ in watch:  # raises why it ended
+                        pass
+                    raise ConnectionError(f"{endpoint} ended the watch of trials") from None
                 trial = _started(reply)
                 if params is not None and not reply.params_taken:
                     raise _ignored(endpoint)
@@ -342,6 +355,28 @@ def run_trial(
             watch.cancel()
             if trial is not None and end is None:
                 _ask_end(stub, who + _of(trial.id))
+
+
+def _cancel(call: grpc.Future[Any]) -> None:
+    call.cancel()
+
+
+def _wait_until_answered(call: grpc.Call, endpoint: str) -> None:
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        call.cancel()
+
+    timer = threading.Timer(_FIRST_ANSWER, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        call.initial_metadata()
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise TimeoutError(f"{endpoint} did not answer within {_FIRST_ANSWER:g} s")
 
 
 _ENDED = pb.TrialListRequest(filter=[pb.TrialState.ENDED])
