@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too, with Stable-Baselines3. If empty, they are skipped,
 # since the default build for Linux is several GB.
 TORCH ?=
+# Likewise for the tests of runs on Ray: RAY='ray>=2.50', 70 MB.
+RAY ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
 # Number of test processes: three keep two cores busy, since most tests wait more than they compute.
@@ -58,6 +60,10 @@ $(VENV)/torch.stamp: pyproject.toml | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet '$(TORCH)' --group test-torch
 	@touch $@
 
+$(VENV)/ray.stamp: | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet '$(RAY)'
+	@touch $@
+
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
@@ -66,7 +72,7 @@ $(VENV)/bench-torch.stamp: pyproject.toml | $(VENV)/torch.stamp
 	$(BIN)/python -m pip install --quiet --group bench-torch
 	@touch $@
 
-setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## create .venv and compile the extension into it
+setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) $(if $(RAY),$(VENV)/ray.stamp) ## create .venv and compile the extension into it
 
 # -- the two commands of the README ------------------------------------------------------------------
 

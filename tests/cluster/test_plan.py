@@ -55,7 +55,6 @@ def test_functions_of_modules_become_import_paths(tmp_path):
         ({"shards": 0}, ValueError, "shards: expected an integer >= 1, got 0"),
         ({"actors": 1}, ValueError, "actors: expected an integer >= 2, got 1"),
         ({"actors": "2"}, TypeError, "actors: expected an integer >= 2, got str"),
-        ({"policy": lambda context: None}, ValueError, "policy: expected a function of a module"),
         ({"policy": "nowhere"}, ValueError, "policy: expected 'package.module:function'"),
         ({"learner": 3}, TypeError, "learner: expected 'package.module:function' or a function"),
         ({"settings": {"gamma": object()}}, ValueError, "settings: expected values that JSON"),
@@ -107,6 +106,16 @@ def test_launch_shows_the_traceback_of_a_path_that_cannot_be_imported(tmp_path, 
     assert str(caught.value).startswith(f"{name}: cannot import {path!r} on node ")
     assert "Traceback" in str(caught.value)
     assert text in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_launch_on_this_machine_refuses_functions_that_others_cannot_import(tmp_path):
+    plan = programs.plan(tmp_path, policy=lambda context: None)
+    assert plan.as_json()["policy"] == "shipped:policy"
+    assert list(plan.functions()) == ["policy"]
+    assert Plan.from_json(plan.as_json()).with_functions(plan.functions()) == plan
+    with pytest.raises(ValueError, match=r"^policy: expected a function of a module that other"):
+        launch(plan)
     assert not (tmp_path / "run").exists()
 
 

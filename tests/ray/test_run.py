@@ -1,21 +1,26 @@
 """Runs on Ray, on one machine with two CPUs."""
 
+import gc
 import os
 import signal
+import warnings
 
 import pytest
 
 ray = pytest.importorskip("ray", reason="tests of cogrs.ray need: pip install 'cogrs[ray]'")
 
 import cogrs.ray  # noqa: E402
+from cogrs.cluster import RunFailedError  # noqa: E402
 from tests.cluster import programs  # noqa: E402
 from tests.cluster.runs import LONG, eventually, goes_on, has_restarted, part  # noqa: E402
+from tests.replay import build  # noqa: E402
 
 pytestmark = [
     pytest.mark.timeout(600),
     # Ray's own: sockets and files that it leaves to the garbage collector.
     pytest.mark.filterwarnings("ignore"),
 ]
+soak_only = pytest.mark.skipif(not build.SOAK, reason="a long form, of make soak")
 SMALL = {"learner": 0.25, "shard": 0.25, "actor": 0.25}
 
 
@@ -31,22 +36,59 @@ def cluster():
     )
     yield
     ray.shutdown()
+    with warnings.catch_warnings():
+        # What it leaves open must not be found in a test of other things.
+        warnings.simplefilter("ignore")
+        gc.collect()
+
+
+def pid_of_the_directory(run):
+    """Return the process that has the directory and the supervisor."""
+    return part(run, "supervisor").pid
 
 
 def test_run_without_room_is_refused_with_the_part_that_does_not_fit(tmp_path):
     plan = programs.plan(tmp_path)
     with pytest.raises(TimeoutError, match=r"no room within 2 s: shard 1 needs 1 CPU, actor 0"):
-        cogrs.ray.launch(plan, room_timeout=2.0)
+        cogrs.ray.launch(plan, name="crowd", room_timeout=2.0)
     with pytest.raises(ValueError, match="cpus: expected numbers > 0 for learner, shard"):
         cogrs.ray.launch(plan, cpus={"gpu": 1})
+    with pytest.raises(FileNotFoundError, match="name: there is no run 'crowd'"):
+        cogrs.ray.attach("crowd", storage=tmp_path)
 
 
+def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path):
+    class Policy(programs.LinearPolicy):
+        """A class that nodes cannot import."""
+
+    plan = programs.plan(tmp_path, policy=Policy, updates=300)
+    run = cogrs.ray.launch(plan, name="short", cpus=SMALL, timeout=LONG)
+    with pytest.raises(FileExistsError, match="is under way"):
+        cogrs.ray.launch(plan, name="short", cpus=SMALL, resume=True)
+    found = part(run, "shard")
+    os.kill(found.pid, signal.SIGKILL)
+    eventually(lambda: has_restarted(run, "shard", 0, found.generation))
+    assert part(run, "shard").restarts == 1
+    assert part(run, "shard").error == "its process ended unexpectedly: SYSTEM_ERROR"
+    assert "shard-0 failed: its process ended unexpectedly" in run.logs("directory")
+    # Its driver is not needed for that.
+    eventually(lambda: run.state == "ended")
+    status = run.status()
+    assert status.rows.drawn == 300 * 16
+    assert status.rows.inserted == status.rows.stored + status.rows.lost
+    assert run.wait(LONG)
+    with pytest.raises(RuntimeError, match="the run is over"):
+        run.scale(actors=3)
+    with pytest.raises(ValueError, match="part: expected shard, actor, learner or directory"):
+        run.logs("worker")
+    run.close()
+
+
+@soak_only
 def test_run_on_ray_survives_kills_scales_and_ends(tmp_path):
     plan = programs.plan(tmp_path)
     with cogrs.ray.launch(plan, name="kills", cpus=SMALL, timeout=LONG) as run:
         goes_on(run)
-        with pytest.raises(FileExistsError, match="is under way"):
-            cogrs.ray.launch(plan, name="kills", cpus=SMALL)
         for role in ("shard", "actor", "learner"):
             found = part(run, role)
             os.kill(found.pid, signal.SIGKILL)
@@ -55,9 +97,13 @@ def test_run_on_ray_survives_kills_scales_and_ends(tmp_path):
             assert part(run, role).restarts == 1
         run.scale(actors=3)
         eventually(lambda: part(run, "actor", 2).count > 0)
+        pid = pid_of_the_directory(run)
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: pid_of_the_directory(run) != pid)
         goes_on(run)
+        assert part(run, "actor", 2).count > 0
         run.scale(actors=2)
-        rows = run.status().rows
+        rows = eventually(run.status).rows
         assert rows.inserted == rows.stored + rows.lost
         run.stop()
         assert run.status().state == "ended"
@@ -65,10 +111,45 @@ def test_run_on_ray_survives_kills_scales_and_ends(tmp_path):
         assert list((tmp_path / "kills" / name).glob("*.checkpoint"))
 
 
-def test_run_on_ray_ends_after_its_updates_and_is_resumed(tmp_path):
+@soak_only
+def test_run_on_ray_goes_on_after_all_its_processes_were_killed_at_once(tmp_path):
+    plan = programs.plan(tmp_path)
+    with cogrs.ray.launch(plan, name="all", cpus=SMALL, timeout=LONG) as run:
+        goes_on(run)
+        parts = run.status().parts
+        for each in parts:
+            os.kill(each.pid, signal.SIGKILL)
+        for each in parts:
+            if each.role != "supervisor":
+                eventually(
+                    lambda each=each: has_restarted(run, each.role, each.index, each.generation)
+                )
+        goes_on(run)
+        rows = eventually(run.status).rows
+        assert rows.inserted == rows.stored + rows.lost
+
+
+@soak_only
+def test_actors_that_always_fail_are_given_up_and_the_run_says_why(tmp_path):
+    class Policy(programs.LinearPolicy):
+        def act(self, observations):
+            raise ValueError("this policy always fails")
+
+    plan = programs.plan(tmp_path, policy=Policy)
+    run = cogrs.ray.launch(plan, name="fails", cpus=SMALL, timeout=LONG)
+    with pytest.raises(RunFailedError, match="ValueError: this policy always fails"):
+        run.wait(LONG)
+    status = run.status()
+    assert status.state == "failed"
+    assert "all actors were given up" in status.error
+
+
+@soak_only
+def test_run_on_ray_is_resumed_after_its_end(tmp_path):
     for updates, resume in ((50, False), (100, True)):
         plan = programs.plan(tmp_path, updates=updates)
         options = {"name": "ends", "cpus": SMALL, "timeout": LONG, "resume": resume}
         with cogrs.ray.launch(plan, **options) as run:
             assert run.wait(LONG)
             assert run.status().rows.drawn == updates * 16
+            assert cogrs.ray.attach("ends", storage=tmp_path).state == "ended"

@@ -44,7 +44,7 @@ def run_actor(part: Part) -> None:
             num_envs=plan.envs_per_actor,
             seed=seed,
         )
-        policy: Policy = imported("policy", str(plan.policy))(context)
+        policy: Policy = imported("policy", plan.policy)(context)
         part.register()
         if not part.wait_for_shards():
             return

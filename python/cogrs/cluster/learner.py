@@ -35,7 +35,7 @@ _WAIT: Final = 0.5
 
 def run_learner(part: Part) -> None:
     """Learn until the part is to stop, or all updates were made."""
-    learner: Learner = imported("learner", str(part.plan.learner))(*spaces_of(part.plan))
+    learner: Learner = imported("learner", part.plan.learner)(*spaces_of(part.plan))
     part.register()
     if not part.wait_for_shards():
         return

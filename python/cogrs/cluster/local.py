@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.cluster.import_path import imported
+from cogrs.cluster.import_path import check_path_only, imported
 from cogrs.cluster.plan import Plan
 from cogrs.cluster.process import start_process
 from cogrs.cluster.run import Run
@@ -52,6 +52,8 @@ def launch(
     check_flag("resume", resume)
     check_flag("detached", detached)
     check_timeout("timeout", timeout)
+    for function, given in plan.functions().items():
+        check_path_only(function, given)
     check_imports(plan)
     folder = prepared_folder(plan, name, resume=resume)
     with open(folder.log("supervisor", 0), "ab") as log:
@@ -105,5 +107,5 @@ def check_imports(plan: Plan) -> None:
     """Import the functions of a plan; errors as of `launch`."""
     for each in ("policy", "learner", "make_env"):
         path = getattr(plan, each)
-        if ":" in path:
+        if not isinstance(path, str) or ":" in path:
             imported(each, path)

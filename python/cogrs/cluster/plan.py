@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,12 @@ class Plan:
 
     Attributes:
         make_env: What `cogrs.VectorEnv` takes: the name of a built-in game, an id of Gymnasium, or
-            `"package.module:function"`. A function of a module becomes that.
+            `"package.module:function"`. A function of a module becomes that; others, such as those
+            of a script, can be shipped by `cogrs.ray` only. So it is for `policy` and `learner`.
         env_options: Options of the game, or keyword arguments of the function; JSON has to have
             them.
         policy: Creates the `Policy` of an actor from a `PolicyContext`:
-            `"package.module:function"`, or a function of a module. So does `learner`.
+            `"package.module:function"`, or a function. So does `learner`.
         learner: Creates the `Learner`, from the observation space and the action space of one
             environment.
         shards: Replay servers, >= 1.
@@ -152,8 +153,18 @@ class Plan:
             raise ValueError(f"limiter: {error}") from None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON has it."""
-        return asdict(self)
+        """Return the plan as JSON has it, with names in the places of `functions`."""
+        return asdict(self) | {name: f"shipped:{name}" for name in self.functions()}
+
+    def with_functions(self, given: Mapping[str, Callable[..., Any]]) -> Plan:
+        """Return the plan with functions that `functions` has returned."""
+        changes: dict[str, Any] = dict(given)
+        return replace(self, **changes)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return those of the plan's functions that other processes cannot import, by attribute."""
+        given = {name: getattr(self, name) for name in ("make_env", "policy", "learner")}
+        return {name: each for name, each in given.items() if not isinstance(each, str)}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Plan:

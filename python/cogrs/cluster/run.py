@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LOOK: Final = 0.1
 _KILL_AFTER: Final = 15.0
 """Seconds beyond the grace after which the supervisor itself is killed."""
-_LONGEST_LOG: Final = 1 << 20
+LONGEST_LOG: Final = 1 << 20
 
 
 class RunFailedError(RuntimeError):
@@ -167,15 +167,7 @@ class Run:
         Raises:
             FileNotFoundError: There is no such part.
         """
-        try:
-            with open(self._folder.log(part, index), "rb") as file:
-                file.seek(max(0, file.seek(0, 2) - _LONGEST_LOG))
-                return file.read().decode(errors="replace")
-        except FileNotFoundError:
-            found = sorted(each.stem for each in self._folder.logs.glob("*.log"))
-            raise FileNotFoundError(
-                f"part: expected one of {', '.join(found)}, got {part}-{index}"
-            ) from None
+        return self._folder.tail(part, index, LONGEST_LOG).decode(errors="replace")
 
     def close(self) -> None:
         """Leave the run, which goes on if it is detached."""

@@ -86,6 +86,21 @@ class RunFolder:
         """Return the log of a part."""
         return self.logs / f"{role}-{index}.log"
 
+    def tail(self, role: str, index: int, longest: int) -> bytes:
+        """Return the last bytes of the log of a part, at most `longest`.
+
+        Raises:
+            FileNotFoundError: There is no such log; the text names those that there are.
+        """
+        try:
+            with open(self.log(role, index), "rb") as file:
+                file.seek(max(0, file.seek(0, 2) - longest))
+                return file.read()
+        except FileNotFoundError:
+            found = ", ".join(sorted(each.stem for each in self.logs.glob("*.log")))
+            expected = f"expected one of {found}" if found else "there are no logs here"
+            raise FileNotFoundError(f"part: {expected}, got {role}-{index}") from None
+
     def error(self, role: str, index: int) -> Path:
         """Return the file with the last error of a part."""
         return self.logs / f"{role}-{index}.error"

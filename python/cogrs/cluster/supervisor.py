@@ -1,28 +1,30 @@
-"""The supervisor of a run on one machine: starts its parts, again where they fail, and ends them.
+"""The supervisor of a run: starts its parts, again where they fail, and ends them.
 
-It is a process of its own, so that a run can outlive its driver. Parts end when it does, by
-whatever means: their standard input ends with it.
+On one machine it is a process of its own, so that a run can outlive its driver. Parts end when it
+does, by whatever means: their standard input ends with it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
 import time
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from cogrs.cluster.child import ProcessChild
 from cogrs.cluster.part import Part, watch_parent
-from cogrs.cluster.process import set_up_log, start_process
-from cogrs.cluster.restart_rule import RestartRule
+from cogrs.cluster.process import set_up_log
 from cogrs.cluster.run_folder import RunFolder
 from cogrs.stop_signal import StopSignal
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from cogrs.cluster.child import Child
+    from cogrs.cluster.part import StopFlag
 
 _logger = logging.getLogger("cogrs.cluster")
 
@@ -35,93 +37,32 @@ _STAGES: Final = ("actor", "shard", "learner", "directory")
 """Roles in the order in which they are ended."""
 
 
-class _Child:
-    """One part: its process, and its failures."""
-
-    def __init__(self, folder: RunFolder, role: str, index: int, generation: int) -> None:
-        self.role, self.index = role, index
-        self.name = f"{role}-{index}"
-        self.generation = generation
-        self.restarts = 0
-        self.error = ""
-        self.given_up = False
-        self.asked_to_end = False
-        self._folder = folder
-        self._rule = RestartRule()
-        self._due: float | None = 0.0
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def tend(self) -> int | None:
-        """Start it when it is due; return the exit code when it has ended just now."""
-        if self._process is None:
-            if self._due is not None and time.monotonic() >= self._due:
-                self._start()
-            return None
-        code = self._process.poll()
-        if code is not None:
-            self._forget_process()
-        return code
-
-    def fail(self, code: int) -> None:
-        """Note that it has ended unasked; it is started again later, or given up."""
-        self.error = self._why(code)
-        delay = self._rule.delay(time.monotonic())
-        _logger.error("%s failed: %s", self.name, self.error)
-        if delay is None:
-            self.given_up = True
-            _logger.error("%s is given up", self.name)
-            return
-        self.restarts += 1
-        self.generation += 1
-        self._due = time.monotonic() + delay
-
-    def signal(self, number: int) -> None:
-        if self.alive and self._process is not None:
-            self._process.send_signal(number)
-        self.asked_to_end = True
-        self._due = None
-
-    def renew(self) -> None:
-        """Start it again after it was ended on purpose."""
-        self.generation += 1
-        self._due = 0.0
-
-    def _start(self) -> None:
-        self._due = None
-        self.asked_to_end = False
-        self._folder.error(self.role, self.index).unlink(missing_ok=True)
-        arguments = (self.role, self.index, self.generation)
-        with open(self._folder.log(self.role, self.index), "ab") as log:
-            self._process = start_process(self._folder, "cogrs.cluster.process", arguments, log)
-
-    def _forget_process(self) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process = None
-
-    def _why(self, code: int) -> str:
-        if code < 0:
-            return f"ended by {signal.Signals(-code).name}"
-        with contextlib.suppress(OSError):
-            return self._folder.error(self.role, self.index).read_text().strip()
-        return f"ended with exit code {code}, though nobody had asked for that"
-
-
 class Supervisor:
     """Tends the parts of a run until it ends."""
 
-    def __init__(self, folder: RunFolder, stop: StopSignal) -> None:
-        """Start nothing yet."""
+    def __init__(
+        self,
+        folder: RunFolder,
+        stop: StopFlag,
+        new_child: Callable[[str, int, int], Child],
+        *,
+        serves_directory: bool = False,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            folder: The run.
+            stop: Whether the run is to end.
+            new_child: Creates a part of a role, an index and a generation.
+            serves_directory: Whether the directory is in this process, and not a part to start.
+        """
         self._folder = folder
         self._stop = stop
+        self._new_child = new_child
+        self._serves_directory = serves_directory
         self._first_generation = folder.read("plan.json")["generation"]
         self._part = Part(folder, "supervisor", 0, self._first_generation, stop)
-        self._children: dict[tuple[str, int], _Child] = {}
+        self._children: dict[tuple[str, int], Child] = {}
         self._actors = self._part.plan.actors
         self._grace: float | None = None
         """Seconds to end in, once that was ordered."""
@@ -131,7 +72,8 @@ class Supervisor:
     def run(self) -> None:
         """Tend the parts until the run ends; `error` says why if it fails."""
         plan = self._part.plan
-        self._add("directory", [0])
+        if not self._serves_directory:
+            self._add("directory", [0])
         self._add("shard", range(plan.shards))
         self._add("learner", [0])
         self._add("actor", range(self._actors))
@@ -163,7 +105,7 @@ class Supervisor:
             child = self._children.get((role, index))
             if child is None:
                 generation = self._first_generation
-                self._children[role, index] = _Child(self._folder, role, index, generation)
+                self._children[role, index] = self._new_child(role, index, generation)
             else:
                 child.renew()
 
@@ -205,7 +147,7 @@ class Supervisor:
         if self._wanted() != self._part.place("actors"):
             self._part.update_place(actors=self._wanted())
 
-    def _give_up(self, child: _Child) -> None:
+    def _give_up(self, child: Child) -> None:
         if child.role != "actor":
             self.error = f"{child.name} was given up: {child.error}"
         elif not self._wanted():
@@ -254,6 +196,8 @@ class Supervisor:
                         child.signal(signal.SIGKILL)
                     end += 1.0
                 time.sleep(0.02)
+            for child in children:
+                child.tend()  # what has ended is released
         self._tell("failed" if self.error else "ended")
 
 
@@ -267,7 +211,7 @@ def main(path: str, detached: str) -> int:
         return 2
     with StopSignal() as stop:
         stop.quiet = True
-        supervisor = Supervisor(folder, stop)
+        supervisor = Supervisor(folder, stop, partial(ProcessChild, folder))
         if not int(detached):
             watch_parent(supervisor.driver_ended, _DRIVER_GRACE)
         try:

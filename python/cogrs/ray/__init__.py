@@ -2,14 +2,16 @@
 
     run = cogrs.ray.launch(plan, address="auto")
 
-Ray places and restarts; experience, parameters and the directory go by ZeroMQ, as in
-`cogrs.cluster`, whose parts these are. Nothing goes through Ray's object store.
+Ray places parts, and restarts the directory and the supervisor, which restarts the others.
+Experience, parameters and the directory go by ZeroMQ, as in `cogrs.cluster`, whose parts these are;
+nothing goes through Ray's object store.
 
 | question | file |
 |---|---|
 | how a run is started and found again | `launch.py` |
 | what a driver holds | `run.py` |
-| what runs in Ray's actors | `parts.py` |
+| what has the directory, and restarts parts | `directory.py`, `child.py` |
+| what runs in a part's actor | `part.py` |
 | which node has room for which part | `placement.py` |
 """
 

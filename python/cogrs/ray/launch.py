@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import ray
@@ -9,8 +10,10 @@ import ray
 from cogrs.cluster.local import check_imports, prepared_folder
 from cogrs.cluster.plan import Plan
 from cogrs.cluster.run_folder import RunFolder
-from cogrs.ray.parts import NAMESPACE, RayDirectory, actor_name, files_of, options
-from cogrs.ray.placement import placed
+from cogrs.ray.directory import RayDirectory
+from cogrs.ray.names import DIRECTORY, NAMESPACE, actor_name
+from cogrs.ray.part import files_of
+from cogrs.ray.placement import free, place
 from cogrs.ray.run import RayRun
 from cogrs.validation import check_kind, check_number, check_timeout
 
@@ -36,7 +39,8 @@ def launch(
 
     Args:
         plan: What it consists of. `host` is ignored: each part listens at its node's address.
-            Checkpoints go to `storage`, which all nodes should share.
+            Checkpoints go to `storage`, which all nodes should share. Functions that nodes cannot
+            import, such as those of a script, are shipped by Ray's own serializer.
         address: Ray's cluster, "auto" for that of this node; None starts one on this machine,
             unless Ray runs in this program already.
         name: As of `cogrs.cluster.launch`.
@@ -46,10 +50,12 @@ def launch(
         timeout: Seconds to wait for the parts; None waits without a limit.
 
     Returns:
-        The run. It goes on when this program ends, if Ray does; `stop` ends it.
+        The run. It goes on when this program ends, if Ray does, and ends by itself after its
+        updates; `stop` ends it.
 
     Raises:
-        TypeError, ValueError, ImportError, FileExistsError, OSError: As `cogrs.cluster.launch`.
+        TypeError, ValueError, ImportError, FileExistsError, OSError, RunFailedError: As
+            `cogrs.cluster.launch`.
         TimeoutError: The cluster has no room, and the text says for which part; or not all parts
             have registered in time. What was started is ended.
         ConnectionError: There is no cluster at `address`.
@@ -63,21 +69,23 @@ def launch(
             raise ValueError(f"cpus: expected {expected}, got {role!r}: {amount!r}")
     check_imports(plan)
     _connect(address)
-    if _has(name):
-        raise FileExistsError(f"name: a run {name!r} is under way: cogrs.ray.attach({name!r})")
+    _make_way(name)
     folder = prepared_folder(plan, name, resume=resume)
-    places = [("learner", 0), *(("shard", index) for index in range(plan.shards))]
-    places += [("actor", index) for index in range(plan.actors)]
-    bundles = [(f"{role} {index}", {"CPU": needs[role]}) for role, index in places]
-    group = placed(name, bundles, room_timeout)
-    run = RayRun(folder, needs)
+    place(plan, name, needs, room_timeout)
     try:
-        files = files_of(folder)
-        directory = ray.remote(RayDirectory).options(**options("directory", name, 0, num_cpus=0))
-        made = directory.remote(str(folder.path), files)
-        folder.write("directory.json", {"endpoint": ray.get(made.endpoint.remote(), timeout=60)})
-        for at, (role, index) in enumerate(places):
-            run.start_part(role, index, group, at)
+        ray.remote(RayDirectory).options(
+            name=actor_name(name, DIRECTORY, 0),
+            namespace=NAMESPACE,
+            lifetime="detached",
+            max_restarts=-1,
+            max_concurrency=8,  # a slow call holds up nobody
+            num_cpus=0,
+        ).remote(str(folder.path), files_of(folder), needs, plan.functions())
+    except BaseException:
+        free(name)
+        raise
+    run = RayRun(folder)
+    try:
         run.wait_until_up(timeout)
     except BaseException:
         run.stop(5.0)
@@ -101,9 +109,9 @@ def attach(
     """
     _connect(address)
     folder = RunFolder(storage, name)
-    if not _has(name) or not (folder.path / "plan.json").exists():
+    if _directory(name) is None or not (folder.path / "plan.json").exists():
         raise FileNotFoundError(f"name: there is no run {name!r} in {folder.path.parent}")
-    return RayRun(folder, _CPUS)
+    return RayRun(folder)
 
 
 def _connect(address: str | None) -> None:
@@ -111,10 +119,22 @@ def _connect(address: str | None) -> None:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False)
 
 
-def _has(name: str) -> bool:
-    """Return whether a run has a directory on this cluster."""
+def _directory(name: str) -> Any:
+    """Return the directory of a run on this cluster, None if there is no such run."""
     try:
-        found: Any = ray.get_actor(actor_name(name, "directory"), namespace=NAMESPACE)
+        return ray.get_actor(actor_name(name, DIRECTORY, 0), namespace=NAMESPACE)
     except ValueError:
-        return False
-    return found is not None
+        return None
+
+
+def _make_way(name: str) -> None:
+    """End the directory of a run that is over; a FileExistsError if it is under way."""
+    found = _directory(name)
+    if found is None:
+        return
+    if ray.get(found.state.remote(), timeout=60)[0] not in ("ended", "failed"):
+        raise FileExistsError(f"name: a run {name!r} is under way: cogrs.ray.attach({name!r})")
+    ray.kill(found, no_restart=True)
+    end = time.monotonic() + 60
+    while _directory(name) is not None and time.monotonic() < end:
+        time.sleep(0.05)

@@ -7,45 +7,43 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import ray
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cogrs.cluster.directory_client import DirectoryClient
-from cogrs.cluster.part import directory_endpoint
+from cogrs.cluster.run import LONGEST_LOG, RunFailedError
 from cogrs.cluster.status import RunStatus, status_of
-from cogrs.ray.parts import NAMESPACE, RayPart, actor_name, files_of, options
+from cogrs.ray.names import DIRECTORY, NAMESPACE, actor_name
+from cogrs.ray.placement import free
 from cogrs.replay.net.deadline import Deadline
-from cogrs.validation import check_count, check_seconds
+from cogrs.validation import check_count, check_integer, check_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cogrs.cluster.run_folder import RunFolder
 
 _LOOK: Final = 0.2
 _ANSWER: Final = 5.0
-"""Seconds in which a Ray actor that is there answers."""
-_STAGES: Final = ("actor", "shard", "learner")
+"""Seconds in which an actor of Ray that is there answers."""
+_RESTART: Final = 60.0
+"""Seconds that Ray may take to restart the directory."""
+_KILL_AFTER: Final = 10.0
+"""Seconds beyond the grace after which the run is killed."""
 
 
 class RayRun:
     """A run on Ray. As a context manager it ends the run."""
 
-    def __init__(self, folder: RunFolder, cpus: Mapping[str, float]) -> None:
+    def __init__(self, folder: RunFolder) -> None:
         """Follow the run of a folder; use `launch` or `attach`."""
         self._folder = folder
-        self._cpus = cpus
-        self._is_up = False
-        self._is_over = False
-        self._directory = DirectoryClient(
-            self._endpoint(),
-            key=folder.secret_key("learner"),
-            server_key=folder.server_key(),
-        )
+        self._directory = ray.get_actor(actor_name(folder.name, DIRECTORY, 0), namespace=NAMESPACE)
 
     @property
     def name(self) -> str:
         """The name of the run."""
         return self._folder.name
+
+    @property
+    def state(self) -> str:
+        """What the run does: "starting", "running", "ended" or "failed"."""
+        return self._state()[0]
 
     def status(self) -> RunStatus:
         """Return the run's parts, and what became of its rows; of a run that is over, the last.
@@ -53,159 +51,144 @@ class RayRun:
         Raises:
             TimeoutError: The directory does not answer.
         """
-        if self._is_over:
-            return status_of(self.name, "ended", "", self._folder.read("status.json"))
-        state = "running" if self._is_up else "starting"
-        return status_of(self.name, state, "", self._directory.status())
+        state, error, told = self._ask("status")
+        return status_of(self.name, state, error, told)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the learner has made its updates, and end the run then.
+        """Wait until the run ends, by its updates or another driver's `stop`.
 
         Ctrl-C ends the run, too; a second one leaves at once.
 
+        Args:
+            timeout: Seconds; None waits without a limit.
+
         Returns:
-            Whether it has ended; False after `timeout` seconds, None waits without a limit.
+            Whether it has ended.
+
+        Raises:
+            RunFailedError: It has failed; the text says why.
         """
         deadline = Deadline.of("timeout", timeout)
         try:
-            while not self._is_over and not self._has_ended("learner", 0):
+            while (found := self._state())[0] not in ("ended", "failed"):
                 if deadline.passed:
                     return False
                 time.sleep(_LOOK)
         except KeyboardInterrupt:
             self.stop()
             raise
-        self.stop()
+        if found[0] == "failed":
+            raise RunFailedError(f"{self.name}: {found[1]}")
         return True
 
     def wait_until_up(self, timeout: float | None) -> None:
-        """Wait until all parts have registered; a TimeoutError names those that have not."""
-        plan = self._folder.plan()
-        wanted = {("learner", 0), *(("shard", index) for index in range(plan.shards))}
-        wanted |= {("actor", index) for index in range(plan.actors)}
+        """Wait until all parts have registered.
+
+        Raises:
+            TimeoutError: They have not after `timeout` seconds; the text names those missing.
+            RunFailedError: The run has failed.
+        """
         deadline = Deadline.of("timeout", timeout)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                found = {(each.role, each.index) for each in self.status().parts}
-                if wanted <= found:
-                    self._is_up = True
-                    return
-                if deadline.passed:
-                    names = ", ".join(f"{role} {index}" for role, index in sorted(wanted - found))
-                    raise RuntimeError(f"{names} have not registered within {timeout:g} s")
+        while (found := self._state())[0] == "starting":
+            if deadline.passed:
+                there = {(each.role, each.index) for each in self.status().parts}
+                plan = self._folder.plan()
+                wanted = [("learner", 0), *(("shard", index) for index in range(plan.shards))]
+                wanted += [("actor", index) for index in range(plan.actors)]
+                missing = ", ".join(f"{role} {i}" for role, i in wanted if (role, i) not in there)
+                raise TimeoutError(
+                    f"{self.name}: {missing} have not registered within {timeout:g} s"
+                )
             time.sleep(_LOOK)
+        if found[0] == "failed":
+            raise RunFailedError(f"{self.name}: {found[1]}")
 
     def scale(self, *, actors: int) -> None:
         """Change the number of actors; further ones are spread over the nodes.
 
         Raises:
             TypeError, ValueError: `actors` is not an integer, or below the number of shards.
+            RuntimeError: The run is over.
+            TimeoutError: The directory does not answer.
         """
         check_count("actors", actors, self._folder.plan().shards)
-        self._directory.order(actors=actors)
-        there = {each.index for each in self.status().parts if each.role == "actor"}
-        for index in range(max([*there, actors - 1]) + 1):
-            part = self._part("actor", index)
-            if index < actors and part is None:
-                self.start_part("actor", index)
-            elif index >= actors and part is not None:
-                self._end(["actor"], [index], Deadline(_ANSWER))
+        if self.state in ("ended", "failed"):
+            raise RuntimeError(f"{self.name}: the run is over")
+        self._ask("order", {"actors": actors})
+
+    def logs(self, part: str, index: int = 0) -> str:
+        """Return what a part has printed on its present node, at most the last MiB.
+
+        Args:
+            part: "shard", "actor", "learner", or "directory", which has the supervisor's too.
+            index: Its number.
+
+        Raises:
+            TypeError, ValueError: `part` or `index` is neither.
+            FileNotFoundError: There is no such part now, and this machine has no log of it.
+        """
+        if part not in ("shard", "actor", "learner", DIRECTORY):
+            raise ValueError(f"part: expected shard, actor, learner or directory, got {part!r}")
+        check_integer("index", index, 0, 2**31)
+        with contextlib.suppress(ValueError, ray.exceptions.RayError):
+            found = ray.get_actor(actor_name(self.name, part, index), namespace=NAMESPACE)
+            log: bytes = ray.get(found.log.remote(LONGEST_LOG), timeout=_ANSWER)
+            return log.decode(errors="replace")
+        return self._folder.tail(part, index, LONGEST_LOG).decode(errors="replace")
 
     def stop(self, grace: float = 30.0) -> None:
         """End the run: actors first, then shards and the learner, which write checkpoints.
 
         Args:
             grace: Seconds after which parts that have not ended are killed.
+
+        Raises:
+            TypeError, ValueError: `grace` is not a number of seconds >= 0.
         """
         check_seconds("grace", grace)
-        if self._is_over:
-            return
-        deadline = Deadline(grace)
-        status: dict[str, Any] = {"parts": [], "ended": {}}
-        with contextlib.suppress(TimeoutError):
-            status = self._directory.status()
-        roles: dict[str, list[int]] = {role: [0] for role in _STAGES}
-        for each in status["parts"]:
-            roles[each["role"]].append(each["index"])
-        plan = self._folder.plan()
-        roles["actor"] += range(plan.actors)
-        roles["shard"] += range(plan.shards)
-        for role in _STAGES:
-            self._end([role], sorted(set(roles[role])), deadline)
-        with contextlib.suppress(TimeoutError):
-            status = self._directory.status()
-        self._folder.write("status.json", status)
-        directory = self._part("directory", 0)
-        if directory is not None:
-            with contextlib.suppress(ray.exceptions.RayError):
-                ray.get(directory.end.remote(), timeout=_ANSWER)
-            ray.kill(directory, no_restart=True)
-        with contextlib.suppress(ValueError):  # a stop before this one has removed it
-            ray.util.remove_placement_group(ray.util.get_placement_group(self.name))
-        self._is_over = True
+        deadline = Deadline(grace + _KILL_AFTER)
+        is_asked = False
+        while not deadline.passed:
+            with contextlib.suppress(TimeoutError):
+                if self.state in ("ended", "failed"):
+                    return
+                if not is_asked:
+                    self._ask("order", {"stop": grace})
+                    is_asked = True
+            time.sleep(_LOOK)
+        self.kill()
+
+    def kill(self) -> None:
+        """End all actors of the run at once, without checkpoints."""
+        prefix = actor_name(self.name, "", 0).removesuffix("-0")
+        # The directory first: it would start the others again.
+        names = [each["name"] for each in ray.util.list_named_actors(all_namespaces=True)]
+        mine = [each for each in names if each is not None and each.startswith(prefix)]
+        for each in sorted(mine, key=lambda name: DIRECTORY not in name):
+            with contextlib.suppress(ValueError):  # it has just ended
+                ray.kill(ray.get_actor(each, namespace=NAMESPACE), no_restart=True)
+        free(self.name)
 
     def close(self) -> None:
         """Leave the run, which goes on."""
-        self._directory.close()
 
-    def start_part(self, role: str, index: int, group: Any = None, bundle: int = -1) -> None:
-        """Start a part in a bundle of a placement group, or wherever there is room."""
-        strategy: Any = "SPREAD"
-        if group is not None:
-            strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-        chosen = options(
-            role, self.name, index, num_cpus=self._cpus[role], scheduling_strategy=strategy
-        )
-        ray.remote(RayPart).options(**chosen).remote(
-            str(self._folder.path), files_of(self._folder), self.name, role, index
-        )
+    def _state(self) -> tuple[str, str]:
+        found: tuple[str, str] = self._ask("state")
+        return found
 
-    def _end(self, roles: list[str], indices: list[int], deadline: Deadline) -> None:
-        """Ask parts to stop, wait until they have, and remove them."""
-        parts = [(role, index) for role in roles for index in indices]
-        for part in parts:
-            if (found := self._part(*part)) is not None:
-                found.stop.remote()
-        for part in parts:
-            while not deadline.passed and self._part(*part) and not self._has_ended(*part):
-                time.sleep(0.05)
-            if (found := self._part(*part)) is not None:
-                ray.kill(found, no_restart=True)
-
-    def _has_ended(self, role: str, index: int) -> bool:
-        """Return whether a part has ended as it should; False while it does not answer."""
-        part = self._part(role, index)
-        if part is None:
-            return False
-        try:
-            return bool(ray.get(part.has_ended.remote(), timeout=_ANSWER))
-        except ray.exceptions.RayError:
-            return False
-
-    def _part(self, role: str, index: int) -> Any:
-        """Return a Ray actor; None if there is no such."""
-        try:
-            return ray.get_actor(actor_name(self.name, role, index), namespace=NAMESPACE)
-        except ValueError:
-            return None
-
-    def _endpoint(self) -> Any:
-        """Return a function that asks Ray where the directory listens, now and then."""
-        in_folder = directory_endpoint(self._folder)
-        asked = [0.0]
-
-        def endpoint() -> str | None:
-            if time.monotonic() - asked[0] > 1.0:
-                asked[0] = time.monotonic()
-                directory = self._part("directory", 0)
-                if directory is not None:
-                    with contextlib.suppress(ray.exceptions.RayError):
-                        found = ray.get(directory.endpoint.remote(), timeout=1.0)
-                        if found != in_folder():
-                            self._folder.write("directory.json", {"endpoint": found})
-            return in_folder()
-
-        return endpoint
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """Call the directory; while Ray restarts it, wait."""
+        deadline = Deadline(_RESTART)
+        while True:
+            try:
+                return ray.get(getattr(self._directory, method).remote(*arguments), timeout=_ANSWER)
+            except ray.exceptions.RayActorError as error:
+                if deadline.passed or isinstance(error, ray.exceptions.ActorDiedError):
+                    raise TimeoutError(f"{self.name}: the directory does not answer") from error
+            except ray.exceptions.GetTimeoutError as error:
+                if deadline.passed:
+                    raise TimeoutError(f"{self.name}: the directory does not answer") from error
+            time.sleep(_LOOK)
 
     def __enter__(self) -> Self:
         """Return the run."""
