@@ -1,10 +1,12 @@
 """Faults under load: no deadlock, learning goes on, and each row is stored or lost."""
 
 import os
+import random
 import resource
 import signal
 import sys
 import time
+from collections import deque
 
 import pytest
 
@@ -176,3 +178,32 @@ def test_actor_that_fails_again_and_again_is_given_up_and_the_others_go_on(tmp_p
         goes_on(run)
         assert part(run, "actor", 1).error == "ended by SIGKILL"
         assert run.state == "running"
+
+
+@pytest.mark.skipif(not build.SOAK, reason="a long form, of make soak")
+@pytest.mark.timeout(1800)
+def test_learning_goes_on_through_twenty_rounds_of_kills_in_ten_minutes(tmp_path):
+    chosen = random.Random(1)
+    parts = [("shard", 0), ("shard", 1), ("actor", 0), ("actor", 1), ("learner", 0)]
+    killed = {each: deque(maxlen=2) for each in parts}
+    with running(tmp_path) as run:
+        goes_on(run)
+        lost = in_flight(run)
+        began = time.monotonic()
+        for number in range(20):
+            # A part that fails for the third time in five minutes is given up.
+            now = time.monotonic()
+            free = [each for each in parts if sum(now - at < 310 for at in killed[each]) < 2]
+            for role, index in chosen.sample(free, min(len(free), chosen.choice([1, 1, 2]))):
+                lost += in_flight(run) + (part(run, role, index).count if role == "shard" else 0)
+                generation = kill(run, role, index)
+                killed[role, index].append(time.monotonic())
+                eventually(
+                    lambda role=role, index=index, before=generation: has_restarted(
+                        run, role, index, before
+                    )
+                )
+            goes_on(run)
+            assert_conserved(run, lost)
+            time.sleep(max(0.0, began + 30 * (number + 1) - time.monotonic()))
+        assert sum(each.restarts for each in run.status().parts) >= 15

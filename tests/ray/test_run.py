@@ -10,6 +10,7 @@ import pytest
 ray = pytest.importorskip("ray", reason="tests of cogrs.ray need: pip install 'cogrs[ray]'")
 
 import cogrs.ray  # noqa: E402
+from cogrs.cli import main  # noqa: E402
 from cogrs.cluster import RunFailedError  # noqa: E402
 from tests.cluster import programs  # noqa: E402
 from tests.cluster.runs import LONG, eventually, goes_on, has_restarted, part  # noqa: E402
@@ -57,7 +58,7 @@ def test_run_without_room_is_refused_with_the_part_that_does_not_fit(tmp_path):
         cogrs.ray.attach("crowd", storage=tmp_path)
 
 
-def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path):
+def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, capsys):
     class Policy(programs.LinearPolicy):
         """A class that nodes cannot import."""
 
@@ -68,6 +69,8 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path):
     found = part(run, "shard")
     os.kill(found.pid, signal.SIGKILL)
     eventually(lambda: has_restarted(run, "shard", 0, found.generation))
+    assert main(["cluster", "status", "short", "--storage", str(tmp_path), "--ray", "auto"]) == 0
+    assert "shard 1" in capsys.readouterr().out
     assert part(run, "shard").restarts == 1
     assert part(run, "shard").error == "its process ended unexpectedly: SYSTEM_ERROR"
     assert "shard-0 failed: its process ended unexpectedly" in run.logs("directory")
@@ -79,7 +82,7 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path):
     assert run.wait(LONG)
     with pytest.raises(RuntimeError, match="the run is over"):
         run.scale(actors=3)
-    with pytest.raises(ValueError, match="part: expected shard, actor, learner or directory"):
+    with pytest.raises(ValueError, match="part: expected shard, actor, learner, directory or"):
         run.logs("worker")
     run.close()
 

@@ -1,4 +1,4 @@
-"""`cogrs cluster`: runs of many processes on this machine."""
+"""`cogrs cluster`: runs of many processes, on this machine or on Ray."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cogrs.commands.parser import DONE, FAILED, LOOK, Parser, fail, integer, seconds
+from cogrs.commands.parser import DONE, FAILED, LOOK, Parser, fail, integer, number, seconds
 from cogrs.escape import escaped
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.cluster import Run
+    from cogrs.ray import RayRun
     from cogrs.stop_signal import StopSignal
 
 _EXIT_CODES = "Exit codes: 0 done, 1 the run has failed, 2 it could not be started or found"
@@ -44,6 +45,14 @@ def add_cluster(commands: argparse._SubParsersAction[Parser]) -> None:
     up.add_argument(
         "--detach", action="store_true", help="leave once all parts run; the run goes on"
     )
+    _add_ray(up)
+    up.add_argument(
+        "--cpus",
+        type=number,
+        default=1.0,
+        metavar="N",
+        help="CPUs that Ray reserves for each part (default: 1)",
+    )
     up.set_defaults(run=_up)
     for name, text, call in (
         ("attach", "stay until a run ends; Ctrl-C leaves it alone", _attach),
@@ -61,6 +70,7 @@ def add_cluster(commands: argparse._SubParsersAction[Parser]) -> None:
             metavar="DIR",
             help="folder of runs, as in the plan (default: runs)",
         )
+        _add_ray(verb)
         verb.set_defaults(run=_with_run(name, call))
         if name == "status":
             verb.add_argument("--json", action="store_true", help="print JSON")
@@ -77,16 +87,51 @@ def add_cluster(commands: argparse._SubParsersAction[Parser]) -> None:
                 help="kill parts that take longer (default: 30)",
             )
         if name == "logs":
-            verb.add_argument("--part", default="supervisor", help="shard, actor, learner, ...")
+            verb.add_argument(
+                "--part",
+                default="supervisor",
+                help="shard, actor, learner, directory or supervisor (default: supervisor)",
+            )
             verb.add_argument("--index", type=lambda text: integer(text, 0, 1 << 31), default=0)
 
 
+def _add_ray(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="on Ray's cluster at HOST:PORT, or auto for that of this node, instead of on this "
+        "machine alone",
+    )
+
+
+def _launched(given: argparse.Namespace) -> Run | RayRun:
+    from cogrs.cluster import Plan, launch
+
+    plan = Plan.from_toml(given.plan)
+    options = {"name": given.name, "resume": given.resume}
+    if given.ray is None:
+        return launch(plan, **options, detached=given.detach)
+    from cogrs import ray
+
+    cpus = dict.fromkeys(("learner", "shard", "actor"), given.cpus)
+    return ray.launch(plan, **options, address=given.ray, cpus=cpus)
+
+
+def _attached(given: argparse.Namespace) -> Run | RayRun:
+    from cogrs.cluster import attach
+
+    if given.ray is None:
+        return attach(given.name, storage=given.storage)
+    from cogrs import ray
+
+    return ray.attach(given.name, storage=given.storage, address=given.ray)
+
+
 def _up(given: argparse.Namespace, stop: StopSignal) -> int:
-    from cogrs.cluster import Plan, RunFailedError, launch
+    from cogrs.cluster import RunFailedError
 
     try:
-        plan = Plan.from_toml(given.plan)
-        run = launch(plan, name=given.name, resume=given.resume, detached=given.detach)
+        run = _launched(given)
     except RunFailedError as error:
         return fail("cluster up", str(error), FAILED)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
@@ -103,7 +148,7 @@ def _up(given: argparse.Namespace, stop: StopSignal) -> int:
     return code
 
 
-def _end(run: Run) -> None:
+def _end(run: Run | RayRun) -> None:
     """End a run; Ctrl-C leaves at once."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -112,7 +157,7 @@ def _end(run: Run) -> None:
         run.kill()
 
 
-def _follow(run: Run, stop: StopSignal) -> int:
+def _follow(run: Run | RayRun, stop: StopSignal) -> int:
     """Wait until a run ends, or a signal comes; return the exit code."""
     from cogrs.cluster import RunFailedError
 
@@ -125,16 +170,14 @@ def _follow(run: Run, stop: StopSignal) -> int:
 
 
 def _with_run(
-    name: str, call: Callable[[Run, argparse.Namespace, StopSignal], int]
+    name: str, call: Callable[[Run | RayRun, argparse.Namespace, StopSignal], int]
 ) -> Callable[[argparse.Namespace, StopSignal], int]:
     """Return a command that attaches to a run first."""
 
     def command(given: argparse.Namespace, stop: StopSignal) -> int:
-        from cogrs.cluster import attach
-
         try:
-            run = attach(given.name, storage=given.storage)
-        except (OSError, ValueError) as error:
+            run = _attached(given)
+        except (ImportError, OSError, ValueError) as error:
             return fail(f"cluster {name}", str(error))
         try:
             return call(run, given, stop)
@@ -146,27 +189,27 @@ def _with_run(
     return command
 
 
-def _attach(run: Run, _given: argparse.Namespace, stop: StopSignal) -> int:
+def _attach(run: Run | RayRun, _given: argparse.Namespace, stop: StopSignal) -> int:
     return _follow(run, stop)
 
 
-def _status(run: Run, given: argparse.Namespace, _stop: StopSignal) -> int:
+def _status(run: Run | RayRun, given: argparse.Namespace, _stop: StopSignal) -> int:
     status = run.status()
     print(json.dumps(status.as_json()) if given.json else status)
     return FAILED if status.state == "failed" else DONE
 
 
-def _scale(run: Run, given: argparse.Namespace, _stop: StopSignal) -> int:
+def _scale(run: Run | RayRun, given: argparse.Namespace, _stop: StopSignal) -> int:
     run.scale(actors=given.actors)
     return DONE
 
 
-def _stop(run: Run, given: argparse.Namespace, _stop: StopSignal) -> int:
+def _stop(run: Run | RayRun, given: argparse.Namespace, _stop: StopSignal) -> int:
     run.stop(given.grace)
     return DONE
 
 
-def _logs(run: Run, given: argparse.Namespace, _stop: StopSignal) -> int:
+def _logs(run: Run | RayRun, given: argparse.Namespace, _stop: StopSignal) -> int:
     for line in run.logs(given.part, given.index).splitlines():
         print(escaped(line))
     return DONE

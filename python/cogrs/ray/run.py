@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import ray
 
+from cogrs.cluster.directory import SUPERVISOR
 from cogrs.cluster.run import LONGEST_LOG, RunFailedError
 from cogrs.cluster.status import RunStatus, status_of
 from cogrs.ray.names import DIRECTORY, NAMESPACE, actor_name
@@ -120,15 +121,18 @@ class RayRun:
         """Return what a part has printed on its present node, at most the last MiB.
 
         Args:
-            part: "shard", "actor", "learner", or "directory", which has the supervisor's too.
+            part: "shard", "actor", "learner", "directory" or "supervisor", which are one here.
             index: Its number.
 
         Raises:
             TypeError, ValueError: `part` or `index` is neither.
             FileNotFoundError: There is no such part now, and this machine has no log of it.
         """
+        if part == SUPERVISOR:
+            part = DIRECTORY
         if part not in ("shard", "actor", "learner", DIRECTORY):
-            raise ValueError(f"part: expected shard, actor, learner or directory, got {part!r}")
+            expected = "shard, actor, learner, directory or supervisor"
+            raise ValueError(f"part: expected {expected}, got {part!r}")
         check_integer("index", index, 0, 2**31)
         with contextlib.suppress(ValueError, ray.exceptions.RayError):
             found = ray.get_actor(actor_name(self.name, part, index), namespace=NAMESPACE)
