@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+import zmq
 
 from cogrs import KeyPair, ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
@@ -62,6 +63,27 @@ def test_caches_and_lines_go_to_several_servers_in_turn(tmp_path: Any) -> None:
 
 def _caches(*servers: ReplayMemoryServer) -> list[int]:
     return [server.total_caches for server in servers]
+
+
+def test_push_after_an_interrupt_between_two_parts_arrives_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(self: Any, parts: Any, *_: Any, **__: Any) -> None:
+        monkeypatch.undo()
+        self.send(parts[0], zmq.SNDMORE)
+        raise KeyboardInterrupt
+
+    with started(4) as server, connected(server) as client:
+        build.add_uniform(client.rem, 20)
+        assert client.push_cache() == 0
+        arrived(server, 1)
+        monkeypatch.setattr(zmq.Socket, "send_multipart", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.push_cache()
+        for _ in range(3):
+            assert client.push_cache() == 0
+        arrived(server, 4)
+        assert server.stats().total_refused == 0
 
 
 def test_push_to_an_endpoint_without_a_server_sends_nothing_there() -> None:

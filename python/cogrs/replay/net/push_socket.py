@@ -78,9 +78,15 @@ class PushSocket:
                 while socket is not None and self._has_room(call, socket, deadline):
                     message = message or (head(), *frames)
                     # Room goes with the connection that had it; then none of the parts is sent.
-                    with contextlib.suppress(zmq.Again):
+                    try:
                         socket.send_multipart(message, zmq.NOBLOCK, copy=False)
-                        return
+                    except zmq.Again:
+                        continue
+                    except BaseException:
+                        # Ctrl-C may come between two parts; they leave with the socket.
+                        self._shared.renew()
+                        raise
+                    return
                 where = ", ".join(self._endpoints)
                 why = f"{self._hwm} messages wait to be taken by"
                 if len(self._endpoints) > 1:
