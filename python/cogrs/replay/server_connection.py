@@ -177,6 +177,9 @@ class ServerConnection:
             self._connected().send_multipart((b"", *message), zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return False
+        except BaseException:
+            self.disconnect()  # Ctrl-C may come between two parts
+            raise
         return True
 
     def publish(self, sender: int, digest: bytes, message: bytes) -> int | None:
