@@ -11,8 +11,8 @@ TORCH ?=
 RAY ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
-# Number of test processes: three keep two cores busy, since most tests wait more than they compute.
-WORKERS ?= 3
+# Number of test processes: five keep two cores busy, since tests wait as long as they compute.
+WORKERS ?= 5
 # Target of make wheel, if it is not this machine, such as aarch64-unknown-linux-gnu; add it by rustup target add.
 TARGET ?=
 CARGO_AUDIT := 0.22.2
