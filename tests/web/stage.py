@@ -143,11 +143,12 @@ def stage(
     config: dict[str, Any] | None = None,
     keep_late: Callable[[str, sdk.Reward], bool] | None = None,
     replays: dict[str, Any] | None = None,
+    env: type[Walk] = Walk,
     **options: Any,
 ) -> Iterator[Stage]:
     """A page whose place plays trials of `Walk`, with the options of its `Game`."""
     taken: list[int] = []
-    make = lambda: Walk(length, taken)  # noqa: E731
+    make = lambda: env(length, taken)  # noqa: E731
     player = {"name": "ada", "actor_class": "person", "endpoint": "client"}
     params = {"environment": {"endpoint": "local://walk"}, "actors": [player]}
     factory = sdk.GymnasiumEnvironment.factory(make, frames_to=["ada"])

@@ -46,7 +46,8 @@ def test_operator_sees_and_terminates_a_trial_that_waits_for_a_person() -> None:
         reason = "TerminateTrial was called"
         assert over["ended"] == [{"id": trial["id"], "reason": reason, "failed": False}]
         assert over["trials"] == []
-        assert person.until("state", state="ended")["reason"] == reason
+        ended = person.until("state", state="ended")
+        assert ended["reason"] == "The trial was ended by an operator."
 
 
 def test_trial_that_is_not_there_is_refused_in_words() -> None:

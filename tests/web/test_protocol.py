@@ -9,6 +9,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 
 from cogrs import sdk
+from cogrs.web.reasons import PLAYER_LEFT
 from tests.web.stage import stage
 
 
@@ -22,7 +23,7 @@ def test_program_plays_a_trial_to_its_end():
             assert (seen["score"], seen["deadline"]) == (float(tick), None)
             wire.send("action", tick=tick, value=tick % 3)
         ended = wire.until("state", state="ended")
-        assert ended["reason"] == "environment: final update"
+        assert ended["reason"] == "The game is over."
         assert ended["score"] == 6
         assert on.taken == [0, 1, 2, 0, 1, 2]
 
@@ -47,7 +48,7 @@ def test_held_action_counts_until_its_release_and_then_the_default():
 
 def test_default_actions_play_an_untouched_trial():
     with stage(length=4, fps=60) as on, on.connect() as wire:
-        assert wire.until("tick", tick=0)["deadline"] == 1.0
+        assert wire.until("tick", tick=0)["deadline"] == 3.0
         wire.until("state", state="ended")
         assert on.taken == [2] * 4
 
@@ -104,7 +105,7 @@ def test_leave_ends_the_trial():
     with stage(length=100, mode="press") as on, on.connect() as wire:
         wire.until("tick", tick=0)
         wire.send("leave")
-        assert wire.until("state", state="ended")["reason"] == "the person left"
+        assert wire.until("state", state="ended")["reason"] == PLAYER_LEFT
         assert on.taken == []
 
 
@@ -309,7 +310,7 @@ def test_person_that_leaves_while_a_tick_closes_is_no_failure(monkeypatch, caplo
             wire.until("tick", tick=tick)
             wire.send("action", tick=tick, value=1)
         wire.send("leave")
-        assert wire.until("state", state="ended")["reason"] == "the person left"
+        assert wire.until("state", state="ended")["reason"] == PLAYER_LEFT
         wire.send("ping", id=1)
         wire.until("ack", of="ping")
     assert "a place failed" not in caplog.text
