@@ -154,6 +154,20 @@ def test_session_resumes_at_the_present_tick():
         assert on.taken == [1, 0]
 
 
+def test_new_link_counts_for_more_than_an_old_session():
+    with stage(mode="press") as on:
+        with on.connect() as wire:
+            key = wire.until("hello")["session"]
+        token = on.page.invite(on.place, "spectator")
+        with on.connect(token=token, session=key) as wire:
+            assert wire.until("hello")["role"] == "spectator"
+        used = on.page.invite(on.place)
+        with on.connect(token=used) as wire:
+            key = wire.until("hello")["session"]
+        with on.connect(token=used, session=key) as wire:
+            assert wire.until("hello")["session"] == key
+
+
 def test_second_tab_is_asked_and_the_first_is_told():
     with stage(mode="press") as on, on.connect() as first:
         key = first.until("hello")["session"]
@@ -194,6 +208,23 @@ def test_spectators_watch_and_change_nothing():
         assert on.taken == []
         player.send("action", tick=0, value=1)
         player.until("tick", tick=1)
+
+
+def test_judges_judge_and_do_not_act():
+    with stage(mode="press") as on, on.connect() as player:
+        player.until("tick", tick=0)
+        with on.connect(token=on.page.invite(on.place, "judge")) as judge:
+            hello = judge.until("hello")
+            assert (hello["role"], hello["controls"], hello["feedback"]) == ("judge", {}, True)
+            for kind, fields in (("action", {"value": 1}), ("pause", {"on": True})):
+                judge.send(kind, **fields)
+                refused = judge.until("ack", of=kind)
+                assert refused["reason"] == "judges watch and judge, and do not act"
+            player.send("action", tick=0, value=0)
+            judge.until("tick", tick=1)
+            judge.send("feedback", tick=1, value=1)
+            assert judge.until("ack", of="feedback")["ok"]
+        assert on.taken == [0]
 
 
 def test_consent_comes_first():
