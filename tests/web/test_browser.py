@@ -43,6 +43,7 @@ def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
         page.until(lambda: page.tick() == 0)
         page.until_state("playing")
         play_to_the_end(page)
+        assert page.script("return document.getElementById('stage').dataset.idle") == ""
         page.until(lambda: page.text("reason") == "The game is over. This was the last trial.")
         assert float(page.text("score")) >= 8
         last = int(float(page.text("score")))
@@ -96,6 +97,8 @@ def test_link_that_was_used_is_refused_and_a_reload_resumes() -> None:
             page.open(at["url"].partition("#")[0])
             page.until_state("ended")
             assert "needs a link" in page.text("reason")
+            for name in ("frame", "score", "leave", "good"):
+                assert page.shown(name) is None
 
 
 def test_second_tab_takes_over_and_the_first_is_told() -> None:

@@ -169,8 +169,13 @@ def test_console_in_a_browser_shows_a_trial_and_terminates_a_trial(dark) -> None
         button.click()
         page.until(lambda: not page.script(ROW + "return row"))
         assert page.errors() == []
+        page.driver.switch_to.new_window("window")
+        page.open(at["console"].partition("#")[0])
+        page.until(lambda: "ask for a new one" in page.text("reason"))
+        assert not page.driver.find_element("id", "trials-title").is_displayed()
         page.driver.switch_to.window(person)
         page.until_state("ended")
+        assert page.text("reason").startswith("The trial was ended by an operator.")
 
 
 ROW = "const row = document.querySelector('[data-cogrs=trial]');"

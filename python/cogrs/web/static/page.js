@@ -794,6 +794,7 @@ part("here").onclick = () => {
 part("leave").onclick = () => {
   left = true;
   send({ type: "leave" });
+  if (state === "ended") setState(state, "");
 };
 byId("pause").onclick = () => {
   if (holding) goOn();
@@ -802,6 +803,6 @@ byId("pause").onclick = () => {
 
 if (location.hash || sessionStorage.getItem(KEY)) connect();
 else {
-  setState("ended", "this page needs a link with a token: ask for one");
+  setState("ended", "this page needs a link that was made for you: ask for one");
   showAlone();
 }
