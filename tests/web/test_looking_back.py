@@ -118,3 +118,31 @@ def walk() -> Any:
         page.keys("ARROW_LEFT")
         page.until(lambda: page.tick() == 1)
         yield page
+
+
+def test_choice_of_a_picture_holds_for_one_judgement_or_until_the_next_tick(walk) -> None:
+    page = walk
+    page.script("document.activeElement.blur()")
+    page.keys("ARROW_RIGHT")
+    page.until(lambda: page.tick() == 2)
+    first = "document.querySelector('[data-cogrs=earlier] [data-tick=\"1\"]')"
+    for judged in (1, 2):
+        if judged == 1:
+            page.script(f"{first}.click()")
+        page.keys("g")
+        page.until(lambda: page.all("given")[0].get_attribute("data-tick") == str(judged))  # noqa: B023
+    page.script(f"{first}.click()")
+    # A key that is held repeats; it is one press.
+    page.script(
+        "for (const repeat of [false, true, true]) dispatchEvent(new KeyboardEvent("
+        "'keydown', {code: 'ArrowLeft', repeat, bubbles: true}));"
+        "dispatchEvent(new KeyboardEvent('keyup', {code: 'ArrowLeft', bubbles: true}))"
+    )
+    page.until(lambda: page.tick() == 3)
+    assert page.script(f"return {first}.getAttribute('aria-pressed')") == "false"
+    count = len(page.all("given"))
+    page.keys("b")
+    page.until(lambda: len(page.all("given")) == count + 1)
+    assert page.all("given")[0].get_attribute("data-tick") == "3"
+    assert page.tick() == 3
+    assert page.errors() == []
