@@ -39,6 +39,7 @@ def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
     with play("CartPole-v1", "--mode", "press", "--seed", "1") as at, browser() as page:
         page.open(at["url"])
         assert "#" not in page.until(lambda: page.shown("join") and page.driver.current_url)
+        assert min(page.script(CONTRAST)) >= 4.5
         page.join()
         page.until(lambda: page.tick() == 0)
         page.until_state("playing")
@@ -48,6 +49,7 @@ def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
         assert float(page.text("score")) >= 8
         last = int(float(page.text("score")))
         page.until(lambda: page.tick() == last)
+        assert min(page.script(CONTRAST)) >= 4.5
         # Feedback after the end is recorded, and can be undone.
         page.find("good").click()
         page.until(lambda: page.all("given"))

@@ -96,6 +96,21 @@ def look_back(player: str, judge: str, taken: list[int]) -> None:
             judge_it(page, tick)
 
 
+@on_loop
+async def test_page_that_is_one_too_many_says_so_and_comes_in_later(monkeypatch) -> None:
+    async with scene(lambda: Walk(5), mode="press") as on:
+        monkeypatch.setattr("cogrs.web.page.WEB_CONNECTIONS", 0)
+        url = on.pages.url(on.page.invite(on.place))
+        with browser() as page:
+            await asyncio.to_thread(page.open, url)
+            told = "Too many pages are connected. Trying again."
+            await asyncio.to_thread(page.until, lambda: page.text("reason") == told)
+            monkeypatch.undo()
+            await asyncio.to_thread(page.join)
+            await asyncio.to_thread(page.until, lambda: page.tick() == 0)
+            await asyncio.to_thread(page.until, lambda: not page.text("reason"))
+
+
 @pytest.mark.parametrize("keys", [["ARROW_LEFT"] * 3, ["ARROW_RIGHT"] * 5])
 def test_slider_counts_once_it_rests_when_keys_move_it(walk, keys) -> None:
     page, value = walk, (1 if "RIGHT" in keys[0] else -1) * len(keys) / 10

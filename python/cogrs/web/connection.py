@@ -50,7 +50,7 @@ class Connection:
         """Read messages, and send what there is to see, until either side closes."""
         await self._socket.accept()
         if crowded:
-            self.end(_LATER, "too many pages are connected: try again later")
+            self.end(_LATER, "too many pages are connected")
         tasks = [asyncio.ensure_future(self._viewer.run())]
         if not crowded:
             tasks.append(asyncio.ensure_future(self._read()))
