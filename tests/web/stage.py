@@ -129,6 +129,15 @@ class Wire:
             return closed.args[0], closed.args[1]
 
 
+def report_with(wire: Wire, holds: Callable[[Any], Any]) -> Any:
+    """Return the first report for which something holds."""
+    end = time.monotonic() + SLACK
+    while time.monotonic() < end:
+        if holds(report := wire.until("report")):
+            return report
+    raise AssertionError("no such report came")
+
+
 class ClosedError(ConnectionError):
     """The server has closed the connection."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +13,7 @@ import cogrs
 from cogrs import sdk
 from cogrs.web import Console
 from tests.web.browser import CONTRAST, NAME, browser, needs_browser, play
-from tests.web.stage import SLACK, Wire, stage
-
-
-def report_with(wire: Wire, holds: Any) -> Any:
-    """Return the first report for which something holds."""
-    end = time.monotonic() + SLACK
-    while time.monotonic() < end:
-        if holds(report := wire.until("report")):
-            return report
-    raise AssertionError("no such report came")
+from tests.web.stage import Wire, report_with, stage
 
 
 def test_operator_sees_and_terminates_a_trial_that_waits_for_a_person() -> None:

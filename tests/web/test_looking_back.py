@@ -112,7 +112,7 @@ async def test_page_that_is_one_too_many_says_so_and_comes_in_later(monkeypatch)
 
 
 @pytest.mark.parametrize("keys", [["ARROW_LEFT"] * 3, ["ARROW_RIGHT"] * 5])
-def test_slider_counts_once_it_rests_when_keys_move_it(walk, keys) -> None:
+def test_slider_moved_by_keys_counts_once_at_rest(walk, keys) -> None:
     page, value = walk, (1 if "RIGHT" in keys[0] else -1) * len(keys) / 10
     before = len(page.all("given"))
     page.script("document.querySelector('[data-cogrs=value]').focus()")

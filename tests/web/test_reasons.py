@@ -8,8 +8,7 @@ import grpc
 import pytest
 
 from cogrs.web import reasons
-from tests.web.stage import Walk, stage
-from tests.web.test_console import report_with
+from tests.web.stage import Walk, report_with, stage
 
 SECRET = "cannot open /home/ada/weights.pt: token=abc"
 

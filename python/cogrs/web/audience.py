@@ -70,7 +70,7 @@ class Audience:
                 viewer.tell(text)
 
     def say_last(self, score: float) -> None:
-        """Say that no further trial follows the one that has ended."""
+        """Add to the reason that no further trial follows."""
         if self.state == "ended":
             self.set_state("ended", f"{self.reason} {LAST}", score)
 
