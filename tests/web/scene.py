@@ -31,13 +31,18 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    make: Callable[[], Any], *, title: str = "Walk", place: Any = None, **game: Any
+    make: Callable[[], Any],
+    *,
+    title: str = "Walk",
+    place: Any = None,
+    pictures: bool = True,
+    **game: Any,
 ) -> AsyncIterator[Scene]:
     """Serve trials of an environment, one after the other, to the person in the place.
 
-    `place` has options of `Place`, `game` those of `game_of`.
+    `place` has options of `Place`, `game` those of `game_of`; without `pictures` none are sent.
     """
-    factory = sdk.GymnasiumEnvironment.factory(make, frames_to=["ada"])
+    factory = sdk.GymnasiumEnvironment.factory(make, frames_to=["ada"] if pictures else [])
     params = {"environment": {"endpoint": "local://game"}, "actors": [PLAYER]}
     local = {"game": sdk.local_environments({"": factory})}
     async with (

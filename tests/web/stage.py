@@ -129,6 +129,15 @@ class Wire:
             return closed.args[0], closed.args[1]
 
 
+def report_with(wire: Wire, holds: Callable[[Any], Any]) -> Any:
+    """Return the first report for which something holds."""
+    end = time.monotonic() + SLACK
+    while time.monotonic() < end:
+        if holds(report := wire.until("report")):
+            return report
+    raise AssertionError("no such report came")
+
+
 class ClosedError(ConnectionError):
     """The server has closed the connection."""
 
@@ -143,11 +152,12 @@ def stage(
     config: dict[str, Any] | None = None,
     keep_late: Callable[[str, sdk.Reward], bool] | None = None,
     replays: dict[str, Any] | None = None,
+    env: type[Walk] = Walk,
     **options: Any,
 ) -> Iterator[Stage]:
     """A page whose place plays trials of `Walk`, with the options of its `Game`."""
     taken: list[int] = []
-    make = lambda: Walk(length, taken)  # noqa: E731
+    make = lambda: env(length, taken)  # noqa: E731
     player = {"name": "ada", "actor_class": "person", "endpoint": "client"}
     params = {"environment": {"endpoint": "local://walk"}, "actors": [player]}
     factory = sdk.GymnasiumEnvironment.factory(make, frames_to=["ada"])

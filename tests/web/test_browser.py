@@ -39,14 +39,17 @@ def test_person_plays_cart_pole_by_keys_to_its_end() -> None:
     with play("CartPole-v1", "--mode", "press", "--seed", "1") as at, browser() as page:
         page.open(at["url"])
         assert "#" not in page.until(lambda: page.shown("join") and page.driver.current_url)
+        assert min(page.script(CONTRAST)) >= 4.5
         page.join()
         page.until(lambda: page.tick() == 0)
         page.until_state("playing")
         play_to_the_end(page)
-        assert page.text("reason") == "environment: final update"
+        assert page.script("return document.getElementById('stage').dataset.idle") == ""
+        page.until(lambda: page.text("reason") == "The game is over. This was the last trial.")
         assert float(page.text("score")) >= 8
         last = int(float(page.text("score")))
         page.until(lambda: page.tick() == last)
+        assert min(page.script(CONTRAST)) >= 4.5
         # Feedback after the end is recorded, and can be undone.
         page.find("good").click()
         page.until(lambda: page.all("given"))
@@ -96,6 +99,8 @@ def test_link_that_was_used_is_refused_and_a_reload_resumes() -> None:
             page.open(at["url"].partition("#")[0])
             page.until_state("ended")
             assert "needs a link" in page.text("reason")
+            for name in ("frame", "score", "leave", "good"):
+                assert page.shown(name) is None
 
 
 def test_second_tab_takes_over_and_the_first_is_told() -> None:

@@ -79,7 +79,7 @@ def test_play_takes_an_agent_of_a_pettingzoo_environment(game):
                 next(m for m in messages if m["type"] == "tick" and m["tick"] == tick)
                 socket.send(json.dumps({"type": "action", "tick": tick, "value": 1}))
             ended = next(m for m in messages if m.get("state") == "ended")
-            assert (ended["reason"], ended["score"]) == ("environment: final update", 3)
+            assert (ended["reason"], ended["score"]) == ("The game is over.", 3)
         assert stopped(process) == 130
 
 
@@ -89,6 +89,10 @@ def test_play_takes_an_agent_of_a_pettingzoo_environment(game):
         (["CartPool-v1"], "environment: Environment `CartPool` doesn't exist. Did you mean"),
         (["mygame:poole"], "environment: expected a function 'poole' in 'mygame', got None; did"),
         (["nosuch:thing"], "environment: 'nosuch:thing': No module named 'nosuch'"),
+        (["nosuch:Thing-v1"], "environment: 'nosuch:Thing-v1': No module named 'nosuch'"),
+        (["mygame:Thing-v1"], "environment: Environment `Thing` doesn't exist"),
+        (["NoPackage/Thing-v1"], "environment: Namespace NoPackage not found"),
+        (["a:b:Thing-v1"], "environment: expected ID, MODULE:ID or module:function, got 'a:b:"),
         (["mygame:two"], "--actor: expected one of a, b, as mygame:two has several agents"),
         (["mygame:two", "--actor", "c"], "--actor: expected one of a, b; got 'c'"),
         (["mygame:pole", "--actor", "a"], "--actor: expected one of no agents: it is not an"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +13,7 @@ import cogrs
 from cogrs import sdk
 from cogrs.web import Console
 from tests.web.browser import CONTRAST, NAME, browser, needs_browser, play
-from tests.web.stage import SLACK, Wire, stage
-
-
-def report_with(wire: Wire, holds: Any) -> Any:
-    """Return the first report for which something holds."""
-    end = time.monotonic() + SLACK
-    while time.monotonic() < end:
-        if holds(report := wire.until("report")):
-            return report
-    raise AssertionError("no such report came")
+from tests.web.stage import Wire, report_with, stage
 
 
 def test_operator_sees_and_terminates_a_trial_that_waits_for_a_person() -> None:
@@ -46,7 +36,8 @@ def test_operator_sees_and_terminates_a_trial_that_waits_for_a_person() -> None:
         reason = "TerminateTrial was called"
         assert over["ended"] == [{"id": trial["id"], "reason": reason, "failed": False}]
         assert over["trials"] == []
-        assert person.until("state", state="ended")["reason"] == reason
+        ended = person.until("state", state="ended")
+        assert ended["reason"] == "The trial was ended by an operator."
 
 
 def test_trial_that_is_not_there_is_refused_in_words() -> None:
@@ -168,8 +159,13 @@ def test_console_in_a_browser_shows_a_trial_and_terminates_a_trial(dark) -> None
         button.click()
         page.until(lambda: not page.script(ROW + "return row"))
         assert page.errors() == []
+        page.driver.switch_to.new_window("window")
+        page.open(at["console"].partition("#")[0])
+        page.until(lambda: "ask for a new one" in page.text("reason"))
+        assert not page.driver.find_element("id", "trials-title").is_displayed()
         page.driver.switch_to.window(person)
         page.until_state("ended")
+        assert page.text("reason").startswith("The trial was ended by an operator.")
 
 
 ROW = "const row = document.querySelector('[data-cogrs=trial]');"

@@ -69,7 +69,7 @@ async def test_page_learns_actions_and_keys_from_the_environment() -> None:
             await until(socket, "tick", tick=tick)
             await socket.send(json.dumps({"type": "action", "tick": tick, "value": 1}))
         ended = await until(socket, "state", state="ended")
-        assert ended["reason"] == "environment: final update"
+        assert ended["reason"] == "The game is over."
 
 
 @on_loop

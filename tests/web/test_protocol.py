@@ -9,6 +9,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 
 from cogrs import sdk
+from cogrs.web.reasons import PLAYER_LEFT
 from tests.web.stage import stage
 
 
@@ -22,7 +23,7 @@ def test_program_plays_a_trial_to_its_end():
             assert (seen["score"], seen["deadline"]) == (float(tick), None)
             wire.send("action", tick=tick, value=tick % 3)
         ended = wire.until("state", state="ended")
-        assert ended["reason"] == "environment: final update"
+        assert ended["reason"] == "The game is over."
         assert ended["score"] == 6
         assert on.taken == [0, 1, 2, 0, 1, 2]
 
@@ -47,7 +48,7 @@ def test_held_action_counts_until_its_release_and_then_the_default():
 
 def test_default_actions_play_an_untouched_trial():
     with stage(length=4, fps=60) as on, on.connect() as wire:
-        assert wire.until("tick", tick=0)["deadline"] == 1.0
+        assert wire.until("tick", tick=0)["deadline"] == 3.0
         wire.until("state", state="ended")
         assert on.taken == [2] * 4
 
@@ -104,7 +105,7 @@ def test_leave_ends_the_trial():
     with stage(length=100, mode="press") as on, on.connect() as wire:
         wire.until("tick", tick=0)
         wire.send("leave")
-        assert wire.until("state", state="ended")["reason"] == "the person left"
+        assert wire.until("state", state="ended")["reason"] == PLAYER_LEFT
         assert on.taken == []
 
 
@@ -153,6 +154,20 @@ def test_session_resumes_at_the_present_tick():
         assert on.taken == [1, 0]
 
 
+def test_new_link_counts_for_more_than_an_old_session():
+    with stage(mode="press") as on:
+        with on.connect() as wire:
+            key = wire.until("hello")["session"]
+        token = on.page.invite(on.place, "spectator")
+        with on.connect(token=token, session=key) as wire:
+            assert wire.until("hello")["role"] == "spectator"
+        used = on.page.invite(on.place)
+        with on.connect(token=used) as wire:
+            key = wire.until("hello")["session"]
+        with on.connect(token=used, session=key) as wire:
+            assert wire.until("hello")["session"] == key
+
+
 def test_second_tab_is_asked_and_the_first_is_told():
     with stage(mode="press") as on, on.connect() as first:
         key = first.until("hello")["session"]
@@ -193,6 +208,23 @@ def test_spectators_watch_and_change_nothing():
         assert on.taken == []
         player.send("action", tick=0, value=1)
         player.until("tick", tick=1)
+
+
+def test_judges_judge_and_do_not_act():
+    with stage(mode="press") as on, on.connect() as player:
+        player.until("tick", tick=0)
+        with on.connect(token=on.page.invite(on.place, "judge")) as judge:
+            hello = judge.until("hello")
+            assert (hello["role"], hello["controls"], hello["feedback"]) == ("judge", {}, True)
+            for kind, fields in (("action", {"value": 1}), ("pause", {"on": True})):
+                judge.send(kind, **fields)
+                refused = judge.until("ack", of=kind)
+                assert refused["reason"] == "judges watch and judge, and do not act"
+            player.send("action", tick=0, value=0)
+            judge.until("tick", tick=1)
+            judge.send("feedback", tick=1, value=1)
+            assert judge.until("ack", of="feedback")["ok"]
+        assert on.taken == [0]
 
 
 def test_consent_comes_first():
@@ -309,7 +341,7 @@ def test_person_that_leaves_while_a_tick_closes_is_no_failure(monkeypatch, caplo
             wire.until("tick", tick=tick)
             wire.send("action", tick=tick, value=1)
         wire.send("leave")
-        assert wire.until("state", state="ended")["reason"] == "the person left"
+        assert wire.until("state", state="ended")["reason"] == PLAYER_LEFT
         wire.send("ping", id=1)
         wire.until("ack", of="ping")
     assert "a place failed" not in caplog.text

@@ -38,7 +38,8 @@ def add_play(commands: argparse._SubParsersAction[Parser]) -> None:
     add(
         "environment",
         metavar="ENV",
-        help="id of a Gymnasium environment, or module:function that returns one, or one of "
+        help="id of a Gymnasium environment, with the module in front that registers it if that is "
+        "another package's (ale_py:ALE/Pong-v5); or module:function that returns one, or one of "
         "PettingZoo",
     )
     add("--actor", default="", metavar="NAME", help="agent of a PettingZoo environment to play")

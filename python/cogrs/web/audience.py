@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from cogrs.web.picture import PictureEncoder
+from cogrs.web.reasons import LAST
 from cogrs.web.wire import write_message
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Audience:
         self.has_pictures = False
         """Whether this trial has shown one."""
         self._viewers: set[Viewer] = set()
-        self._trial = self._reason = ""
+        self.reason = ""
+        """Why it is so, in words for people."""
+        self._trial = ""
         self._score = 0.0
         self._state_text = write_message("state", state="waiting", reason="", trial="", score=0.0)
         self._tick: str | None = None
@@ -57,14 +60,19 @@ class Audience:
 
     def set_state(self, state: str, reason: str = "", score: float = 0.0) -> None:
         """Send the state to all, if it has changed."""
-        changed = (state, reason) != (self.state, self._reason)
-        self.state, self._reason, self._score = state, reason, score
+        changed = (state, reason) != (self.state, self.reason)
+        self.state, self.reason, self._score = state, reason, score
         text = write_message("state", state=state, reason=reason, trial=self._trial, score=score)
         if changed or text != self._state_text:
             tells = changed or state != "playing"
             self._state_text = text
             for viewer in self._viewers if tells else ():
                 viewer.tell(text)
+
+    def say_last(self, score: float) -> None:
+        """Add to the reason that no further trial follows."""
+        if self.state == "ended":
+            self.set_state("ended", f"{self.reason} {LAST}", score)
 
     def show_tick(self, text: str) -> None:
         """Show a tick."""
@@ -91,6 +99,6 @@ class Audience:
                     viewer.show_picture(picture)
         except (ImportError, ValueError) as error:
             _logger.warning("no pictures are shown: %s", error)
-            self.set_state(self.state, f"no picture: {error}"[:200], self._score)
+            self.set_state(self.state, "The pictures of this game cannot be shown.", self._score)
         finally:
             self._encoding = None

@@ -50,7 +50,7 @@ class Connection:
         """Read messages, and send what there is to see, until either side closes."""
         await self._socket.accept()
         if crowded:
-            self.end(_LATER, "too many pages are connected: try again later")
+            self.end(_LATER, "too many pages are connected")
         tasks = [asyncio.ensure_future(self._viewer.run())]
         if not crowded:
             tasks.append(asyncio.ensure_future(self._read()))
@@ -123,9 +123,11 @@ class Connection:
 
     async def _join(self, message: dict[str, Any]) -> bool:
         """Take a seat; return False if another tab has it."""
-        seat = self._seats.find(message.get("session", ""))
+        token, seat = message.get("token", ""), None
+        if not self._seats.is_good(token):  # a new link counts for more than an old session
+            seat = self._seats.find(message.get("session", ""))
         if seat is None:
-            seat = self._seats.admit(message.get("token", ""))
+            seat = self._seats.admit(token)
         if not message.get("here"):
             await _until_free(seat)
         if seat.viewer is not None:
@@ -218,7 +220,9 @@ class Connection:
             await self._play(seat, kind, message)
 
     async def _play(self, seat: Seat, kind: str, message: dict[str, Any]) -> None:
-        if kind == "action":
+        if seat.role == "judge" and kind in ("action", "pause"):
+            self._ack(kind, ok=False, reason="judges watch and judge, and do not act")
+        elif kind == "action":
             if (fault := seat.place.act(message)) is not None:
                 self._ack(kind, ok=False, reason=fault)
         elif kind == "feedback":

@@ -44,7 +44,8 @@ def import_callable(what: str, where: str) -> Callable[..., Any]:
 def environment_maker(name: str) -> Callable[[], Any]:
     """Return what makes the environment of an id of Gymnasium's, or of `module:function`.
 
-    An environment of an id that can render arrays is made to.
+    An id of another package has the module in front that registers it: `ale_py:ALE/Pong-v5`. An
+    environment of an id that can render arrays is made to.
 
     Raises:
         ImportError: Gymnasium, or what the environment needs, is not installed.
@@ -53,11 +54,17 @@ def environment_maker(name: str) -> Callable[[], Any]:
     if ":" in name and not name.partition(":")[2].count("/") and "-v" not in name:
         return import_callable("environment", name)
     gymnasium = import_optional("gymnasium", "ids of environments need Gymnasium", "gymnasium")
+    if name.count(":") > 1:
+        raise ValueError(f"environment: expected ID, MODULE:ID or module:function, got {name!r}")
     try:
-        gymnasium.spec(name)
         env = gymnasium.make(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"environment: {name!r}: {error}") from error
     except gymnasium.error.Error as error:
-        raise ValueError(f"environment: {' '.join(str(error).split())}") from error
+        text = f"environment: {' '.join(str(error).split())}"
+        if isinstance(error, gymnasium.error.NamespaceNotFound) and ":" not in name:
+            text += "; put the module in front that registers it, such as 'ale_py:ALE/Pong-v5'"
+        raise ValueError(text) from error
     modes = env.metadata.get("render_modes") or ()
     env.close()
     options = {"render_mode": "rgb_array"} if "rgb_array" in modes else {}

@@ -35,6 +35,15 @@ from cogrs.web.game import learned_game
 from cogrs.web.inputs import Inputs
 from cogrs.web.judgements import Judgement, JudgementError, Judgements, Sending
 from cogrs.web.picture import summarize
+from cogrs.web.reasons import (
+    PLAYER_AWAY,
+    PLAYER_LEFT,
+    PublicError,
+    end_text,
+    error_text,
+    wait_text,
+    whole_text,
+)
 from cogrs.web.wire import write_message
 
 if TYPE_CHECKING:
@@ -45,8 +54,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("cogrs.web")
 
-_LEAD = 1.0
-"""Seconds that the first picture stays, unless the person acts before."""
+_LEAD, _WATCHED_LEAD = 3.0, 1.0
+"""Seconds that the first picture stays, unless the person acts before: one that plays has to find
+the keys first; one that a policy plays for does not."""
 _RETRY = 0.25
 """Seconds between two attempts to join a trial."""
 _BETWEEN = 1.5
@@ -124,6 +134,7 @@ class Place:
             try:
                 session = await self._next_session()
                 if session is None:
+                    self.audience.say_last(self._score)
                     return
                 await self._play(session)
             except Exception as error:
@@ -138,7 +149,8 @@ class Place:
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _NOT_YET:
                     raise
-                self.audience.set_state("waiting", self._reason_of(error), self._score)
+                _logger.debug("no trial to join: %s", whole_text(error))
+                self.audience.set_state("waiting", wait_text(error), self._score)
             await asyncio.sleep(_RETRY)
         return None
 
@@ -184,7 +196,8 @@ class Place:
             if event.observation is not None:
                 self._show(event.observation, None)
             self.inputs.close()
-            self.audience.set_state("ended", escaped(event.reason), self._score)
+            _logger.info("trial %s ended: %s", session.trial.id, escaped(event.reason))
+            self.audience.set_state("ended", end_text(event.reason), self._score)
 
     def _add_reward(self, session: ClientSession, reward: ReceivedReward) -> None:
         """Count a reward, unless it is the person's own judgement."""
@@ -218,9 +231,12 @@ class Place:
         """Take title and controls from the environment.
 
         Raises:
-            ImportError, ValueError: As `learned_game`.
+            PublicError: It tells nothing that a person can play.
         """
-        self.game = learned_game(self.game, session.spaces_json, session.trial.name)
+        try:
+            self.game = learned_game(self.game, session.spaces_json, session.trial.name)
+        except (ImportError, ValueError) as error:
+            raise PublicError(str(error)) from error
         self._learned = session.spaces_json
         for tell in list(self.changed):
             tell()
@@ -228,7 +244,7 @@ class Place:
     def _seconds(self, tick: int) -> float:
         """Return for how long a tick is open."""
         if tick == 0:
-            return _LEAD
+            return _LEAD if self._policy is None else _WATCHED_LEAD
         # By the clock, so that the time of a step does not add to that of a tick; but a person gets
         # half of it in any case.
         period, now = 1 / self.game.fps, asyncio.get_running_loop().time()
@@ -313,7 +329,7 @@ class Place:
                 await inputs.wait_until(lambda: not (inputs.paused and inputs.present))
             elif not await inputs.wait_until(lambda: inputs.present, loop.time() + self._patience):
                 self._leaving.set()
-                self.audience.set_state("ended", "nobody came back in time", self._score)
+                self.audience.set_state("ended", PLAYER_AWAY, self._score)
                 await asyncio.Event().wait()
         if self.audience.state == "paused":
             self.audience.set_state("playing", "", self._score)
@@ -334,14 +350,10 @@ class Place:
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, grpc.aio.AioRpcError | ConnectionError):
-            _logger.warning("the trial was lost: %s", self._reason_of(error))
+            _logger.warning("the trial was lost: %s", whole_text(error))
         else:
             _logger.error("a place failed", exc_info=error)
-        self.audience.set_state("ended", self._reason_of(error), self._score)
-
-    def _reason_of(self, error: BaseException) -> str:
-        details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
-        return escaped(details or type(error).__name__)[:200]
+        self.audience.set_state("ended", error_text(error), self._score)
 
     # What people ask for.
 
@@ -375,7 +387,8 @@ class Place:
         try:
             return await self.judgements.deliver(sending, tell)
         except grpc.aio.AioRpcError as error:
-            raise JudgementError(self._reason_of(error)) from error
+            _logger.warning("a judgement was not sent: %s", whole_text(error))
+            raise JudgementError("the connection to the game was lost: try again") from error
 
     async def finish_judging(self, seconds: float) -> None:
         """Wait until all judgements that were taken are stored, or so many seconds."""
@@ -431,4 +444,4 @@ class Place:
         if session is not None and not ended and self._on_leave is not None:
             await self._on_leave(session.trial.id)
         if not ended:
-            self.audience.set_state("ended", "the person left", self._score)
+            self.audience.set_state("ended", PLAYER_LEFT, self._score)

@@ -67,6 +67,11 @@ class Seats:
             self._invitations.popitem(last=False)
         return token
 
+    def is_good(self, token: str) -> bool:
+        """Return whether `admit` takes a token."""
+        invitation = self._invitations.get(digest(token)) if token else None
+        return invitation is not None and not invitation.used
+
     def find(self, key: str) -> Seat | None:
         """Return the session of a key, or None."""
         return self._seats.get(digest(key)) if key else None

@@ -46,9 +46,11 @@ function connect() {
     if (socket !== mine) return;
     if (FINAL_CODES.includes(event.code)) {
       setState("ended", event.reason || "the connection was refused");
+      document.body.dataset.alone = "true";
       return;
     }
-    setState("waiting", "the connection is lost: trying again");
+    const reason = event.reason || "the connection was lost";
+    setState("waiting", `${sentence(reason)} Trying again.`);
     setTimeout(connect, delay * (0.75 + Math.random() / 2));
     delay = Math.min(2 * delay, 8000);
   };
@@ -80,14 +82,19 @@ const receivers = {
   step: (message) => recording.show(message),
   ack(message) {
     if (message.of === "show" && !message.ok) recording.refused();
-    if (!message.ok) part("reason").textContent = message.reason ?? "";
+    if (!message.ok) setText(part("reason"), sentence(message.reason ?? ""));
   },
 };
+
+function sentence(text) {
+  return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
 
 function setState(name, reason) {
   setText(part("state"), name);
   part("state").dataset.state = name;
-  setText(part("reason"), reason);
+  setText(part("reason"), sentence(reason));
+  document.body.toggleAttribute("data-stale", name !== "connected");
 }
 
 // What has not changed is left alone, so that focus and selection stay.

@@ -3,7 +3,9 @@
 const part = (name) => document.querySelector(`[data-cogrs="${name}"]`);
 const byId = (id) => document.getElementById(id);
 const FINAL_CODES = [1003, 1008, 1009, 4000, 4001, 4002, 4003];
-const THUMBS = 24;
+const THUMBS = 24; // that are kept of ticks which follow each other fast
+const MOST_THUMBS = 200;
+const SPARSE = 120; // milliseconds between two that are older
 const TAKEOVER_KEYS = ["ShiftLeft", "ShiftRight"];
 const FEEDBACK_KEYS = { KeyG: 1, KeyB: -1 };
 const UNDO_KEY = "KeyU";
@@ -17,6 +19,9 @@ let delay = 250;
 let openTick = -1;
 let shownTick = -1;
 let chosen = null; // the thumbnail that the next judgement is about
+let holding = false; // whether the game stands still while the person looks back
+let frozen = null; // the latest tick meanwhile, if only this page stands still
+let left = false; // whether the person has left by this page
 const shownAt = new Map(); // when each of the latest ticks came on the screen
 
 // -- the connection -----------------------------------------------------------------------------
@@ -47,12 +52,11 @@ function connect(here = false) {
     if (FINAL_CODES.includes(event.code)) {
       if (event.code !== 4003) {
         setState("ended", event.reason || "the connection was refused");
-        byId("stage").hidden = true;
-        part("join").hidden = true;
+        showAlone();
       }
       return;
     }
-    setState("waiting", "the connection is lost: trying again");
+    setState("waiting", `${sentence(event.reason || "the connection was lost")} Trying again.`);
     setTimeout(() => connect(), delay * (0.75 + Math.random() / 2));
     delay = Math.min(2 * delay, 8000);
   };
@@ -62,9 +66,23 @@ function send(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
 
+// Show nothing but the reason.
+function showAlone() {
+  document.body.dataset.alone = "true";
+  byId("stage").hidden = true;
+  part("join").hidden = true;
+}
+
+function sentence(text) {
+  return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
 const receivers = {
   hello(message) {
     hello = message;
+    delete document.body.dataset.alone;
+    holding = false;
+    frozen = null;
     sessionStorage.setItem(KEY, message.session);
     if (location.hash) history.replaceState(null, "", location.pathname + location.search);
     byId("title").textContent = message.title;
@@ -73,6 +91,7 @@ const receivers = {
     const form = part("join");
     form.hidden = message.ready;
     byId("how").textContent = explain(message);
+    showHowKeys(message.controls);
     byId("stage").hidden = !message.ready;
     byId("consent-text").hidden = byId("consent-row").hidden = !message.consent;
     byId("consent-text").textContent = message.consent;
@@ -87,18 +106,22 @@ const receivers = {
     if (message.trial !== undefined && message.trial !== trial) beginTrial(message.trial);
     if (message.state === "elsewhere") {
       byId("elsewhere").hidden = false;
-      byId("elsewhere-text").textContent = message.reason;
-      byId("stage").hidden = true;
-      part("join").hidden = true;
+      showAlone();
     }
     setState(message.state, message.reason ?? "");
     if (message.score !== undefined) setScore(message.score, true);
   },
   tick(message) {
+    if (frozen) {
+      frozen = message;
+      return;
+    }
     openTick = message.tick;
+    if (message.tick === 0 && hello.mode === "hold" && hello.controls.kind && !hello.takeover) say(READY);
+    else if (part("reason").textContent === READY) say("");
     setScore(message.score, message.deadline === null);
     showDeadline(message.deadline);
-    choose(null);
+    if (!holding) choose(null);
     releaseTaps();
     const names = Object.keys(message.summary ?? {});
     byId("summary").hidden = names.length === 0;
@@ -107,7 +130,7 @@ const receivers = {
   },
   ack(message) {
     if (message.of === "feedback" && message.ok) noteGiven(message);
-    else if (!message.ok) part("reason").textContent = message.reason ?? "";
+    else if (!message.ok) say(sentence(message.reason ?? ""));
   },
 };
 
@@ -115,26 +138,64 @@ function receive(message) {
   receivers[message.type]?.(message);
 }
 
+const READY = "The game starts with your first press.";
+
+function say(text) {
+  if (part("reason").textContent !== text) part("reason").textContent = text;
+}
+
 function setState(name, reason) {
+  const before = state;
   state = name;
+  if (name === "ended" || name === "waiting") stopHolding();
+  if (name === "paused") pausedAt = performance.now();
+  else if (before === "paused") pausedFor += performance.now() - pausedAt;
   const pill = part("state");
   if (pill.textContent !== name) pill.textContent = name;
   pill.dataset.state = name;
-  if (part("reason").textContent !== reason) part("reason").textContent = reason;
-  byId("pause").setAttribute("aria-pressed", String(name === "paused"));
-  byId("pause").textContent = name === "paused" ? "Go on" : "Pause";
+  say(left && name === "ended" ? "You left. You can close this page." : sentence(reason));
+  showPause();
+  byId("stage").toggleAttribute("data-idle", name === "ended" || name === "waiting");
+  part("leave").disabled = left && name === "ended";
   if (name !== "playing") showDeadline(null);
+  if (before !== name) showStrip();
+}
+
+function showPause() {
+  const still = state === "paused" || frozen !== null;
+  const button = byId("pause");
+  button.setAttribute("aria-pressed", String(still));
+  button.textContent = still ? "Go on" : "Pause";
+  button.disabled = state === "ended";
+  button.hidden = !hello?.controls?.kind && !frozen;
 }
 
 // What a person should know before the first tick.
-function explain({ role, takeover, mode, feedback }) {
+function explain({ role, takeover, mode, feedback, controls }) {
   if (role === "spectator") return "";
   if (role === "judge") return "Watch, and say what was good or bad.";
   const judge = feedback ? " Say what was good or bad." : "";
-  if (takeover) return `A policy plays. Hold Shift to act in its place.${judge}`;
-  if (mode === "press") return "Use the keys or the buttons. The game waits for each press.";
-  if (mode === "queue") return "Use the keys or the buttons. The game waits for each press; early ones count too.";
-  return "Hold keys or buttons to act. The game goes on by itself once you begin.";
+  const touch = matchMedia("(hover: none) and (pointer: coarse)").matches;
+  const hold = touch ? "Take over" : "Shift";
+  if (takeover) return `A policy plays. Hold ${hold} to act in its place.${judge}`;
+  const slides = controls.kind === "sliders";
+  const keys = touch ? "" : "the keys, or ";
+  const use = slides ? "Move the sliders" : `Use ${keys}the buttons below the picture`;
+  if (mode === "press") return `${use}. The game waits for each press.`;
+  if (mode === "queue") return `${use}. The game waits for each press; early ones count too.`;
+  return `${slides ? use : use.replace("Use", "Hold")} to act. The game starts with your first press, or after a few seconds.`;
+}
+
+// The keys of few actions; many are at their buttons only.
+function showHowKeys(controls) {
+  const actions = controls.actions ?? [];
+  const items = actions.filter(({ keys }) => keys.length).map((action) => {
+    const item = document.createElement("li");
+    item.append(action.name, keyHint(action.keys));
+    return item;
+  });
+  byId("how-keys").replaceChildren(...items);
+  byId("how-keys").hidden = items.length === 0 || items.length > 6;
 }
 
 let scoreTimer = 0;
@@ -159,7 +220,11 @@ function beginTrial(id) {
   for (const button of taps.keys()) taps.set(button, -Infinity); // taps are not for the next trial
   releaseTaps();
   shownAt.clear();
-  part("earlier").replaceChildren();
+  thumbs.length = 0;
+  holding = false;
+  frozen = null;
+  showStrip();
+  part("earlier").scrollLeft = 0;
   part("frame").removeAttribute("data-tick");
   choose(null);
   byId("past").hidden = part("given").childElementCount === 0;
@@ -173,9 +238,9 @@ let decoding = false;
 
 async function takePicture(buffer) {
   waitingPicture = buffer; // the latest wins
-  if (decoding) return;
+  if (decoding || frozen) return;
   decoding = true;
-  while (waitingPicture) {
+  while (waitingPicture && !frozen) {
     const view = new DataView(waitingPicture);
     const type = TYPES[view.getUint8(0)];
     const tick = Number(view.getBigUint64(1));
@@ -188,7 +253,7 @@ async function takePicture(buffer) {
       if (of === trial) draw(bitmap, tick);
       bitmap.close();
     } catch {
-      part("reason").textContent = "a picture could not be shown";
+      say("A picture could not be shown.");
     }
   }
   decoding = false;
@@ -204,8 +269,8 @@ function draw(bitmap, tick) {
   canvas.getContext("2d").drawImage(bitmap, 0, 0);
   show(tick, (thumb) => {
     const small = document.createElement("canvas");
-    small.width = 84;
-    small.height = Math.max(1, Math.round((84 * bitmap.height) / bitmap.width));
+    small.width = 168; // twice the width on the screen, for those with small dots
+    small.height = Math.max(1, Math.round((168 * bitmap.height) / bitmap.width));
     small.getContext("2d").drawImage(bitmap, 0, 0, small.width, small.height);
     thumb.append(small);
   });
@@ -233,20 +298,97 @@ function show(tick, fill) {
   shownAt.set(tick, performance.now());
   if (shownAt.size > 1000) shownAt.delete(shownAt.keys().next().value);
   if (!hello?.feedback || tick < 1) return;
-  const strip = part("earlier");
-  if (strip.querySelector(`[data-tick="${tick}"]`)) return;
+  if (thumbs.some((each) => each.tick === tick)) return;
   const thumb = document.createElement("button");
   thumb.type = "button";
   thumb.dataset.tick = String(tick);
   thumb.setAttribute("aria-pressed", "false");
   thumb.setAttribute("aria-label", `Tick ${tick}`);
   fill(thumb);
-  thumb.append(document.createTextNode(String(tick)));
-  thumb.onclick = () => choose(chosen === tick ? null : tick);
-  strip.prepend(thumb);
-  while (strip.childElementCount > THUMBS) strip.lastElementChild.remove();
+  const age = document.createElement("small");
+  thumb.append(document.createTextNode(String(tick)), age);
+  thumb.onclick = () => {
+    hold();
+    choose(chosen === tick ? null : tick);
+  };
+  thumbs.unshift({ tick, thumb, age, at: performance.now() - pausedFor });
+  const older = thumbs[THUMBS + 1];
+  if (older && thumbs[THUMBS].at - older.at < SPARSE) thumbs.splice(THUMBS, 1);
+  thumbs.length = Math.min(thumbs.length, MOST_THUMBS);
+  if (!holding) addToStrip(thumb);
   byId("past").hidden = false;
 }
+
+// -- looking back -------------------------------------------------------------------------------
+
+const thumbs = []; // the newest first
+let pausedAt = 0;
+let pausedFor = 0; // milliseconds that the ages of thumbnails leave out
+
+// Whether ticks follow by themselves, so that what is in the strip would be gone too soon.
+function runs() {
+  return state === "playing" && (hello.mode === "hold" || hello.takeover || !hello.controls.kind);
+}
+
+function addToStrip(thumb) {
+  const strip = part("earlier");
+  strip.prepend(thumb);
+  const most = runs() ? THUMBS : MOST_THUMBS;
+  while (strip.childElementCount > most) strip.lastElementChild.remove();
+}
+
+// While ticks follow by themselves the strip has the newest thumbnails, else all of them.
+function showStrip() {
+  const running = hello ? runs() && !holding : false;
+  const now = thumbs[0]?.at ?? 0;
+  for (const { at, age } of thumbs) {
+    const seconds = (now - at) / 1000;
+    age.textContent = running || seconds < 0.05 ? "" : ` · ${seconds.toFixed(1)} s ago`;
+  }
+  const strip = part("earlier");
+  const wanted = thumbs.slice(0, running ? THUMBS : MOST_THUMBS).map(({ thumb }) => thumb);
+  // Those that are there already stay in place, as one of them may be under a finger.
+  for (const each of [...strip.children]) if (!wanted.includes(each)) each.remove();
+  wanted.forEach((each, k) => {
+    if (strip.children[k] !== each) strip.insertBefore(each, strip.children[k] ?? null);
+  });
+  showChoice();
+}
+
+function showChoice() {
+  byId("stage").toggleAttribute("data-chosen", chosen !== null);
+  const still = holding ? "The game waits. Choose a picture to judge it" : "Earlier pictures: choose one to judge it";
+  const text = chosen === null ? still : `Tick ${chosen} is chosen: was it good or bad?`;
+  if (byId("earlier-title").textContent !== text) byId("earlier-title").textContent = text;
+}
+
+// Let the game stand still, or only this page if the person may not pause the game.
+function hold() {
+  if (holding || !runs()) return;
+  holding = true;
+  if (hello.controls.kind) send({ type: "pause", on: true });
+  else frozen = { type: "none" };
+  showPause();
+  showStrip();
+}
+
+function stopHolding() {
+  const tick = frozen;
+  frozen = null;
+  if (tick) receive(tick);
+  if (tick && waitingPicture) takePicture(waitingPicture);
+  holding = false;
+}
+
+function goOn() {
+  if (hello.controls.kind) send({ type: "pause", on: false });
+  stopHolding();
+  showPause();
+  showStrip();
+  part("earlier").scrollLeft = 0;
+}
+
+part("earlier").onpointerdown = hold;
 
 function showDeadline(seconds) {
   const bar = part("deadline");
@@ -280,6 +422,7 @@ function setUp() {
   const { controls } = hello;
   const box = byId("actions");
   box.replaceChildren();
+  box.dataset.count = (controls.actions ?? []).every(({ name }) => name.length < 8) ? (controls.actions?.length ?? 0) : 0;
   bindings = [];
   if (controls.kind === "buttons") {
     const saved = JSON.parse(localStorage.getItem(`cogrs-keys-${hello.title}`) ?? "{}");
@@ -301,9 +444,8 @@ function setUp() {
   }
   byId("keys").hidden = controls.kind !== "buttons";
   part("takeover").hidden = !hello.takeover;
-  part("takeover").textContent = "Take over (Shift)";
   byId("feedback").hidden = !hello.feedback;
-  byId("pause").hidden = !controls.kind;
+  showPause();
   part("leave").hidden = hello.role === "spectator";
   byId("past").hidden = true;
 }
@@ -313,16 +455,18 @@ function keyNames(keys) {
   return keys.map((codes) => codes.map(plain).join("+")).join(", ");
 }
 
+function keyHint(keys) {
+  const hint = document.createElement("kbd");
+  hint.textContent = keyNames(keys);
+  return hint;
+}
+
 function actionButton(action, keys) {
   const button = document.createElement("button");
   button.type = "button";
   button.dataset.cogrs = `action-${action.value}`;
   button.append(action.name);
-  if (keys.length) {
-    const hint = document.createElement("kbd");
-    hint.textContent = keyNames(keys);
-    button.append(hint);
-  }
+  if (keys.length) button.append(keyHint(keys));
   let pointed = false;
   let pressedAt = -1;
   const press = () => {
@@ -382,7 +526,7 @@ function slider(controls, k) {
     output.textContent = Number(input.value).toFixed(2);
     update(sliders);
   };
-  label.append(`a${k}`, input, output);
+  label.append(controls.low.length === 1 ? "Action" : `${k}`, input, output);
   return label;
 }
 
@@ -424,6 +568,7 @@ function update(pressed = null) {
   if (!hello?.ready || hello.role === "spectator" || !hello.controls.kind) return;
   const value = current();
   const keys = [...down.keys()];
+  if (value !== null && hello.takeover && !takeover && state === "playing") say(POLICY_PLAYS);
   if (hello.mode === "hold") {
     const text = `${JSON.stringify(value)} ${takeover}`;
     if (text === sent) return;
@@ -436,8 +581,11 @@ function update(pressed = null) {
   }
 }
 
+const POLICY_PLAYS = "The policy plays. Take over to act in its place.";
+
 function setTakeover(on) {
   takeover = on && hello.takeover;
+  if (takeover && part("reason").textContent === POLICY_PLAYS) say("");
   part("takeover").setAttribute("aria-pressed", String(takeover));
   update();
 }
@@ -480,7 +628,8 @@ addEventListener("blur", releaseAll);
 document.addEventListener("visibilitychange", () => document.hidden && releaseAll());
 
 let takeoverDown = 0;
-part("takeover").onpointerdown = () => {
+part("takeover").onpointerdown = (event) => {
+  event.target.setPointerCapture(event.pointerId); // its end is heard of wherever it comes
   takeoverDown = performance.now();
   setTakeover(true);
 };
@@ -546,13 +695,11 @@ function choose(tick) {
   for (const thumb of part("earlier").children) {
     thumb.setAttribute("aria-pressed", String(Number(thumb.dataset.tick) === tick));
   }
+  showChoice();
 }
 
-function judge(value) {
-  if (!hello?.feedback) return;
-  const tick = chosen ?? shownTick;
-  if (tick < 0) return;
-  const now = performance.now();
+function judge(value, tick = chosen ?? shownTick, now = performance.now()) {
+  if (!hello?.feedback || tick < 0) return;
   const message = { type: "feedback", value, trial };
   const spread = chosen === null && hello.credit ? credited(now) : [];
   if (spread.length) message.ticks = spread;
@@ -560,6 +707,7 @@ function judge(value) {
   message.seen = Math.max(0, (now - (shownAt.get(tick) ?? now)) / 1000);
   send(message);
   choose(null);
+  if (holding) goOn();
 }
 
 // The ticks that were on the screen between two times before a press.
@@ -590,11 +738,9 @@ function noteGiven(message) {
   entry.dataset.value = String(message.value);
   const sign = message.value > 0 ? "+" : "";
   const note = message.stored === false ? " (not stored)" : "";
-  entry.textContent = `${sign}${message.value} at tick ${message.tick}${note}`;
-  if (message.undone) {
-    entry.dataset.undone = "true";
-    entry.setAttribute("aria-label", `${entry.textContent}, taken back`);
-  }
+  const undone = message.undone ? " (taken back)" : "";
+  entry.textContent = `${sign}${message.value} at tick ${message.tick}${note}${undone}`;
+  if (message.undone) entry.dataset.undone = "true";
   while (list.childElementCount > 100) list.lastElementChild.remove();
   byId("past").hidden = false;
 }
@@ -602,9 +748,37 @@ function noteGiven(message) {
 part("good").onclick = () => judge(1);
 part("bad").onclick = () => judge(-1);
 part("undo").onclick = undo;
-part("value").onchange = (event) => {
-  judge(Number(event.target.value));
-  event.target.value = 0;
+
+// By a pointer the value counts when it is let go; by keys, which move it in steps, once it rests.
+const REST = 700;
+let byKeys = null; // tick and time of the first key
+let restTimer = 0;
+
+function giveValue() {
+  clearTimeout(restTimer);
+  const slider = part("value");
+  if (byKeys) judge(Number(slider.value), ...byKeys);
+  else judge(Number(slider.value));
+  byKeys = null;
+  slider.value = 0;
+  showValue();
+}
+
+function showValue() {
+  const value = Number(part("value").value);
+  byId("value-label").textContent = value ? `How good: ${value > 0 ? "+" : ""}${value}` : "How good, −1 to 1";
+}
+
+part("value").oninput = showValue;
+part("value").onpointerdown = () => (byKeys = null);
+part("value").onkeydown = (event) => {
+  if (event.code === "Enter" && byKeys) giveValue();
+  else if (event.code !== "Tab") byKeys ??= [chosen ?? shownTick, performance.now()];
+};
+part("value").onchange = () => {
+  clearTimeout(restTimer);
+  if (byKeys) restTimer = setTimeout(giveValue, REST);
+  else giveValue();
 };
 
 // -- the rest -----------------------------------------------------------------------------------
@@ -617,8 +791,18 @@ part("join").onsubmit = (event) => {
 part("here").onclick = () => {
   connect(true);
 };
-part("leave").onclick = () => send({ type: "leave" });
-byId("pause").onclick = () => send({ type: "pause", on: state !== "paused" });
+part("leave").onclick = () => {
+  left = true;
+  send({ type: "leave" });
+  if (state === "ended") setState(state, "");
+};
+byId("pause").onclick = () => {
+  if (holding) goOn();
+  else send({ type: "pause", on: state !== "paused" });
+};
 
 if (location.hash || sessionStorage.getItem(KEY)) connect();
-else setState("ended", "this page needs a link with a token: ask for one");
+else {
+  setState("ended", "this page needs a link that was made for you: ask for one");
+  showAlone();
+}
