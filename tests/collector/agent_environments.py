@@ -198,8 +198,11 @@ class Wandering(AECEnv[str, Any, Any]):
         self.turns = 0
         self.chance = np.random.default_rng([self.seed, self.episode])
         self.agents: list[str] = []
-        self.rewards, self._cumulative_rewards = {}, {}
-        self.terminations, self.truncations, self.infos = {}, {}, {}
+        self.rewards: dict[str, float] = {}
+        self._cumulative_rewards: dict[str, float] = {}
+        self.terminations: dict[str, bool] = {}
+        self.truncations: dict[str, bool] = {}
+        self.infos: dict[str, Any] = {}
         for agent in AGENTS[: self.chance.integers(1, 4)]:
             self.add(agent)
         self._skip_agent_selection = None
