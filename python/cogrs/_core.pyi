@@ -1414,8 +1414,9 @@ class TransitionWriter:
             episodes are open no other samplers draw from it.
         num_envs: Environments, N >= 1.
         capacity: The newest steps of each environment that are kept, >= 1; older ones are dropped
-            with the piece of their episode.
-        piece: Steps of a piece at most, >= 1. With `max_step` N * (capacity + piece + 2 *
+            with the piece of their episode, and earlier where less than `ahead` = min(piece // 2,
+            64) slots of each environment are free: so episodes lie in adjacent slots.
+        piece: Steps of a piece at most, >= 1. With `max_step` N * (capacity + piece + ahead + 2 *
             (frame_stack + multi_step) + 4) and a `frame_stack` of 1 the memory holds the newest
             half of `capacity`, however short episodes are.
         timeouts: Whether `infos` say which episodes were truncated.

@@ -169,3 +169,84 @@ class Countdown(AECEnv[str, Any, Any]):
         self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
         self.terminations[agent] = self.truncations[agent] = False
         self.infos[agent] = {}
+
+
+class Wandering(AECEnv[str, Any, Any]):
+    """The turn goes to any agent, also to the same one twice; agents die, are born and return.
+
+    With `silent`, agents are also removed inside a step of another, with their flags or without.
+    """
+
+    metadata = {"name": "wandering"}  # noqa: RUF012
+
+    def __init__(self, seed: int, silent: bool = False) -> None:
+        self.possible_agents = list(AGENTS)
+        self.seed, self.silent = seed, silent
+        self.episode = 0
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(-100, 100, (3,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3)
+
+    def observe(self, agent: str) -> Any:
+        return np.array([self.episode, self.turns, AGENTS.index(agent)], np.float32)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.episode += 1
+        self.turns = 0
+        self.chance = np.random.default_rng([self.seed, self.episode])
+        self.agents: list[str] = []
+        self.rewards: dict[str, float] = {}
+        self._cumulative_rewards: dict[str, float] = {}
+        self.terminations: dict[str, bool] = {}
+        self.truncations: dict[str, bool] = {}
+        self.infos: dict[str, Any] = {}
+        for agent in AGENTS[: self.chance.integers(1, 4)]:
+            self.add(agent)
+        self._skip_agent_selection = None
+        self.choose()
+
+    def add(self, agent: str) -> None:
+        self.agents.append(agent)
+        self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
+        self.terminations[agent] = self.truncations[agent] = False
+        self.infos[agent] = {}
+
+    def choose(self) -> None:
+        if self.agents:
+            self.agent_selection = str(self.chance.choice(self.agents))
+
+    def happens(self, probability: float) -> bool:
+        return bool(self.chance.random() < probability)
+
+    def step(self, action: Any) -> None:
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            if self.agent_selection not in self.agents:
+                self.choose()
+            return
+        self.turns += 1
+        self._cumulative_rewards[agent] = 0.0
+        late = self.turns > 20
+        for each in self.agents:
+            self.rewards[each] = float(self.chance.integers(-3, 4)) + action
+            if self.happens(0.7 if late else 0.1):
+                self.terminations[each] = self.happens(0.7)
+                self.truncations[each] = not self.terminations[each] or self.happens(0.3)
+        self._accumulate_rewards()
+        absent = [each for each in AGENTS if each not in self.agents]
+        if absent and self.happens(0.2) and not late:
+            self.add(absent[0])
+        if self.silent and self.happens(0.2):
+            gone = str(self.chance.choice(self.agents))
+            self.agents.remove(gone)
+            del self.rewards[gone]
+            if self.happens(0.5):
+                for about in (self._cumulative_rewards, self.terminations, self.truncations):
+                    del about[gone]
+        self.choose()
+        if self.happens(0.7):
+            self._deads_step_first()

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import deque
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
@@ -124,3 +125,54 @@ class Telling(Free):
 
 def rich_frame(number: int) -> Rich:
     return Rich(number, render_mode="rgb_array")
+
+
+class Random(gymnasium.Env[Any, Any]):
+    """Has observations, rewards, ends, masks and other infos of chance, and may raise."""
+
+    SPACES = (
+        spaces.Box(-1, 1, (2, 3), np.float32),
+        spaces.Discrete(4, start=-2),
+        spaces.MultiDiscrete(np.array([[3, 4], [2, 2]])),
+        spaces.Dict({"a": spaces.MultiBinary((2, 2)), "s.t": spaces.Tuple((spaces.Discrete(3),))}),
+    )
+
+    def __init__(self, number: int, *, space: int = 0, fails: float = 0.0) -> None:
+        self.number, self.fails = number, fails
+        # Their own, since seeds of spaces belong to one environment.
+        self.observation_space = self.action_space = deepcopy(self.SPACES[space])
+        self.steps = 0
+
+    def shown(self) -> Any:
+        self.observation_space.seed(int(self.np_random.integers(2**31)))
+        return self.observation_space.sample()
+
+    def infos(self) -> Info:
+        chance = self.np_random
+        values: Info = {
+            "int": self.steps,
+            "float": float(chance.random()),
+            "text": f"step {self.steps}",
+            "action_mask": chance.integers(0, 2, 4).astype("bf"[self.number % 2]),
+            "nested": (chance.integers(0, 2, 3), chance.integers(0, 2, 2)),
+            "inner": {"deep": chance.random(2)},
+        }
+        return {key: value for key, value in values.items() if chance.random() < 0.6}
+
+    def fail(self, what: str) -> None:
+        if self.np_random.random() < self.fails:
+            raise RuntimeError(f"{what} of {self.number}")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Info]:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.fail("reset")
+        return self.shown(), {**self.infos(), "options": str(options)}
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, Info]:
+        assert self.action_space.contains(action)
+        self.steps += 1
+        self.fail("step")
+        reward = (1.5, 2, np.float32(0.3), True)[self.np_random.integers(4)]
+        over, cut = self.np_random.random(2) < 0.15
+        return self.shown(), reward, bool(over), cut, {**self.infos(), "action": str(action)}

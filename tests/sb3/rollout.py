@@ -25,7 +25,7 @@ def rollout(
     steps: int,
     num_envs: int = 1,
     *,
-    end: float = 0.1,
+    end: Any = 0.1,
     gap: float = 0.0,
     seed: int = 0,
     space: Any = BOX,
@@ -33,7 +33,8 @@ def rollout(
 ) -> Iterator[Step]:
     """Yield steps of environments whose episodes end at random; some are truncated.
 
-    With probability `gap` an environment is reset without an end.
+    `end` is the probability of an end, of all environments or of each. With probability `gap` an
+    environment is reset without an end.
     """
     rng = np.random.default_rng(seed)
     space.seed(seed)

@@ -155,19 +155,21 @@ def test_n_step_rows_equal_the_rows_of_the_buffer_of_stable_baselines3(
 
 
 @given(
-    size=st.integers(1, 60),
-    num_envs=st.integers(1, 3),
+    size=st.integers(1, 40),
+    num_envs=st.sampled_from([1, 2, 3, 8]),
     n_step=st.integers(1, 4),
-    end=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    # Several: of environments with short episodes beside others with long ones.
+    end=st.sampled_from([(0.0,), (0.05,), (0.5,), (1.0,), (1.0, 0.0, 0.5, 0.02)]),
     gap=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_full_buffer_holds_the_newest_half_and_nothing_much_older(
-    size: int, num_envs: int, n_step: int, end: float, gap: float, seed: int
+    size: int, num_envs: int, n_step: int, end: tuple[float, ...], gap: float, seed: int
 ) -> None:
     buffer = made(size * num_envs, num_envs, n_step=n_step)
-    steps = list(rollout(4 * size + 40, num_envs, end=end, gap=gap, seed=seed))
+    ends = np.resize(end, num_envs)
+    steps = list(rollout(4 * size + 40, num_envs, end=ends, gap=gap, seed=seed))
     for number, step in enumerate(steps):
         buffer.add(*step)
         assert buffer.size() == min(number + 1, size)
@@ -176,13 +178,10 @@ def test_full_buffer_holds_the_newest_half_and_nothing_much_older(
         for number, step in enumerate(steps)
         for env in range(num_envs)
     }
-    held = buffer._writer.held().prev.s
-    ages = {age[row.tobytes()] for row in held}
+    held = {row.tobytes() for row in buffer._writer.held().prev.s}
+    ages = {age[row] for row in held}
     per_env = [
-        sum(
-            step.obs[env].tobytes() in {row.tobytes() for row in held}
-            for step in steps[-size // 2 :]
-        )
+        sum(step.obs[env].tobytes() in held for step in steps[-size // 2 :])
         for env in range(num_envs)
     ]
     assert per_env == [len(steps[-size // 2 :])] * num_envs

@@ -93,6 +93,30 @@ def test_algorithm_trains_on_observations_by_key_with_our_buffer() -> None:
     assert set(model.replay_buffer.sample(4).observations) == {"number", "vector"}
 
 
+class Numbers(ByKey):
+    """Shows numbers, and takes some."""
+
+    def __init__(self, shown: Any, taken: Any) -> None:
+        self.observation_space, self.action_space = shown, taken
+
+
+@pytest.mark.parametrize("shown", [spaces.Discrete(5), spaces.MultiDiscrete([3, 4])])
+@pytest.mark.parametrize("algorithm", [DQN, PPO])
+def test_algorithm_trains_on_numbers(algorithm: Any, shown: Any) -> None:
+    taken = spaces.Discrete(3) if algorithm is DQN else spaces.MultiDiscrete([2, 3])
+    envs = VecEnv(cogrs.VectorEnv(lambda: Numbers(shown, taken), num_envs=2))
+    more: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "device": "cpu", "seed": 0}
+    if algorithm is DQN:
+        more = {**OURS, **SHORT}
+    model = algorithm("MlpPolicy", envs, policy_kwargs=dict(NET), **more)
+    before = [each.clone() for each in model.policy.parameters()]
+    model.learn(128)
+    assert any(
+        not torch.equal(*pair) for pair in zip(before, model.policy.parameters(), strict=True)
+    )
+    envs.close()
+
+
 def test_same_rollout_fills_our_buffer_and_theirs_alike() -> None:
     held = []
     for more in ({}, OURS):

@@ -32,6 +32,8 @@ _SAMPLERS: dict[str, dict[str, Any]] = {
 }
 """Settings of the memory by sampler."""
 
+_SLOTS_AHEAD = 64
+"""Slots that a `TransitionWriter` keeps free for each environment, at most."""
 
 _NOT_SAVED = ("memory", "_writer", "_layout")
 """Attributes that are made again from a checkpoint."""
@@ -323,7 +325,10 @@ class ReplayBuffer(_ReplayBuffer):
         reward, nothing = np.float32(0), np.zeros(0, np.float32)
         templates = self._layout.state, action, reward, reward, nothing, nothing, np.uint64(0)
         # Enough for the newest half even if each episode has one step and a last observation.
-        steps = self.buffer_size + self._piece(stack) + 2 * (stack + self.n_step) + 4
+        # The writer keeps up to half a piece free, so that episodes lie in adjacent slots.
+        piece = self._piece(stack)
+        ahead = min(piece // 2, _SLOTS_AHEAD)
+        steps = self.buffer_size + piece + ahead + 2 * (stack + self.n_step) + 4
         settings: dict[str, Any] = {
             **self._settings,
             "multi_step": self.n_step,

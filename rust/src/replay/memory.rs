@@ -28,7 +28,7 @@ use crate::spec::EntrySpec;
 pub use crate::spec::{EntryRows, WRITTEN};
 
 /// Slots that a writer takes ahead of need, so that episodes written side by side stay in few pieces.
-const RESERVE: u32 = 64;
+pub(super) const RESERVE: u32 = 64;
 
 /// A ring of whole episodes. Its owner has a lock around it.
 #[derive(Debug)]

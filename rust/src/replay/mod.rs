@@ -35,7 +35,8 @@
 //! **Slots.** A memory has slots `0 .. max_step`, one for each entry. One writer takes them in a ring. Several writers take
 //! up to 64 slots ahead each, so that their episodes stay in few pieces; when no slot is free, half of the largest unwritten
 //! reserve is taken back, so the last slot is as usable as the first. Freed slots join free neighbours. The oldest closed episode is evicted only when all
-//! slots hold entries.
+//! slots hold entries; a [`transition_writer`] evicts a little earlier, since reserves taken back one by one would leave its
+//! short episodes in as many pieces as they have steps.
 //!
 //! **Ids.** An entry's id is its episode's serial number and its step in one 64-bit number. Serial numbers are never
 //! reused, so the id of an evicted entry is recognised, and ids of an episode are consecutive. A slot stores episode and

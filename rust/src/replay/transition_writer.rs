@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result, short};
 use crate::replay::growing::{Growing, GrowingStep};
-use crate::replay::memory::Memory;
+use crate::replay::memory::{Memory, RESERVE};
 use crate::replay::transition::Draws;
 use crate::spec::{FIELDS, Field};
 
@@ -124,6 +124,8 @@ pub struct TransitionWriter {
     capacity: u64,
     /// Steps of a piece at most.
     piece: usize,
+    /// Slots of each environment that are kept free, so that it finds adjacent ones.
+    ahead: usize,
     added: u64,
     /// Slots of the steps of one call.
     slots: Vec<u32>,
@@ -131,10 +133,12 @@ pub struct TransitionWriter {
 
 impl TransitionWriter {
     /// Steps of `num_envs` environments, of which the newest `capacity` of each are kept, in pieces of at most `piece`
-    /// steps. `added` calls were made before.
+    /// steps. `added` calls were made before. For each environment, half a piece of the memory stays free, up to 64 slots.
     pub fn new(num_envs: usize, capacity: usize, piece: usize, added: u64) -> Self {
         let streams = vec![Stream::default(); num_envs];
-        Self { streams, capacity: capacity as u64, piece: piece.max(1), added, slots: Vec::new() }
+        let (piece, capacity) = (piece.max(1), capacity as u64);
+        let ahead = (piece / 2).min(RESERVE as usize);
+        Self { streams, capacity, piece, ahead, added, slots: Vec::new() }
     }
 
     /// Calls made.
@@ -222,13 +226,18 @@ impl TransitionWriter {
         self.streams.iter_mut().try_for_each(|stream| stream.finish(memory, false))
     }
 
-    /// Evicts pieces all of whose steps are older than the capacity allows when this call is over.
+    /// Evicts pieces all of whose steps are older than the capacity allows when this call is over, and more of them until
+    /// the slots ahead are free.
     fn drop_old(&self, memory: &mut Memory) {
-        let Some(oldest) = (self.added + 1).checked_sub(self.capacity) else { return };
-        let first = number(oldest, self.streams.len(), 0, 0);
-        let is_old =
-            |info: &[u8]| info.try_into().is_ok_and(|info| u64::from_ne_bytes(info) < first);
-        while memory.oldest_info().is_some_and(is_old) && memory.drop_oldest() {}
+        let envs = self.streams.len();
+        if let Some(oldest) = (self.added + 1).checked_sub(self.capacity) {
+            let first = number(oldest, envs, 0, 0);
+            let is_old =
+                |info: &[u8]| info.try_into().is_ok_and(|info| u64::from_ne_bytes(info) < first);
+            while memory.oldest_info().is_some_and(is_old) && memory.drop_oldest() {}
+        }
+        let most = memory.max_step().saturating_sub(envs * self.ahead);
+        while memory.num_entry() > most && memory.drop_oldest() {}
     }
 }
 

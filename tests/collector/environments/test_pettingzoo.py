@@ -20,6 +20,7 @@ from tests.collector.agent_environments import (
     PLANS,
     Changing,
     Countdown,
+    Wandering,
     exiting,
     is_cut,
     raising,
@@ -66,7 +67,9 @@ def play_by_turns(env: Any, act: Any, parts: tuple[str, ...], episodes: int) -> 
     streams = Streams(list(env.possible_agents))
     for _ in range(episodes):
         env.reset(seed=1)
+        streams.seqs.clear()
         for agent in env.agent_iter():
+            add_removed(streams, env, act)
             shown, reward, terminated, truncated, _ = env.last()
             over = terminated or truncated
             parted = {part: shown[part] for part in parts} if parts else {"s": shown}
@@ -74,7 +77,20 @@ def play_by_turns(env: Any, act: Any, parts: tuple[str, ...], episodes: int) -> 
             action = act({key: value[None] for key, value in kept.items()})[0]
             streams.add(agent, kept, reward, terminated, truncated, int(action))
             env.step(None if over else int(action))
+        add_removed(streams, env, act)
     return streams
+
+
+def add_removed(streams: Streams, env: Any, act: Any) -> None:
+    """Add the last states of agents that left before a turn that showed their end."""
+    for agent in AGENTS:
+        if agent in streams.seqs and agent not in env.agents:
+            ended = env.terminations.get(agent, False)
+            cut = env.truncations.get(agent, False) or not ended
+            shown = env.observe(agent)
+            action = int(act({"s": shown[None]})[0])
+            reward = env._cumulative_rewards.get(agent, 0.0)
+            streams.add(agent, {"s": shown}, reward, ended, cut, action)
 
 
 def count_up(batch: Any) -> Any:
@@ -150,6 +166,21 @@ def test_agents_with_turns_that_die_and_return_equal_the_loop_of_pettingzoo(
     parts = ("observation", "action_mask")
     found = collected(lambda: Countdown(lives), AGENTS, by_turn, parts, 12, steps=3)
     compare(found, play_by_turns(Countdown(lives), by_turn, parts, 20), parts)
+
+
+def by_sum(batch: Any) -> Any:
+    return batch["s"].sum(axis=1).astype(np.int64) % 3
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_turns_in_any_order_of_any_population_equal_the_loop_of_pettingzoo(
+    seed: int, silent: bool
+) -> None:
+    found = collected(
+        lambda: Wandering(seed, silent), AGENTS, by_sum, ("s",), 30, steps=3, together=seed == 1
+    )
+    compare(found, play_by_turns(Wandering(seed, silent), by_sum, (), 120), ("s",))
 
 
 def test_first_turn_that_is_the_last_shows_end_and_reward() -> None:

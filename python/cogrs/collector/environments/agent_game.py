@@ -133,23 +133,34 @@ class _AecGame(AgentGame):
             agent = env.agent_selection
             self._check_action(agent, action)
             env.step(action)
-            if not env.agents:
-                expected = "agents that terminate or are truncated before they leave"
-                raise ValueError(f"agents: expected {expected}, got none after a step of {agent!r}")
         return self._turn()
 
     def _turn(self) -> Step:
         env = self.env
-        agent = env.agent_selection
-        state: Step = env.last()
-        self._over = bool(state[2] or state[3])
-        if self._over:
-            # The environment removes the agent by a step without an action, and may write to the
-            # same memory.
-            state = deepcopy(state)
-            env.step(None)
+        gone = self._gone()
+        if gone:
+            # The environment has no turn for it: this is its final state.
+            agent, self._over = gone[0], True
+            shown, reward = deepcopy(env.observe(agent)), env._cumulative_rewards.get(agent, 0.0)
+            ended = bool(env.terminations.get(agent, False))
+            cut = bool(env.truncations.get(agent, False)) or not ended
+            state: Step = (shown, reward, ended, cut, env.infos.get(agent) or {})
+        else:
+            agent = env.agent_selection
+            state = env.last()
+            self._over = bool(state[2] or state[3])
+            if self._over:
+                # The environment removes the agent by a step without an action, and may write to
+                # the same memory.
+                state = deepcopy(state)
+                env.step(None)
         self._note(agent, ended=self._over, goes_on=bool(env.agents))
+        self.goes_on = self.goes_on or bool(self._gone())
         return state
+
+    def _gone(self) -> list[Any]:
+        """Return the agents that left before a turn that showed their end."""
+        return sorted(self._seqs.keys() - self.env.agents, key=self._numbers.__getitem__)
 
 
 class _AgentState(NamedTuple):

@@ -7,7 +7,8 @@ this agent alone, as those of a game of its own: `seq` counts them from 0, `last
 reward since its last state, and `terminal`, `truncated` and their other forms are its own ends.
 When an agent's episode ends, its final state is shown, with its last reward; the reply to it is
 ignored. The game's episode is over when no agents are left. Agents may die, come and return within
-`possible_agents`; one that leaves without a flag was truncated.
+`possible_agents`; one that leaves without a flag was truncated. With turns, the final state of an
+agent that leaves before its last turn is what `observe` returns, and has the turn before the next.
 
 Keys are those of `cogrs.collector.games.gymnasium`, and `player` (int32), the agent's position in
 `possible_agents`. Without `_name` a collector sees the states of all agents, each with its own
