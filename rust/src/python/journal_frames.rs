@@ -12,7 +12,9 @@ use crate::store::journal_frames;
 pub fn frames_of_samples(py: Python<'_>, samples: Vec<PyBackedBytes>) -> Bound<'_, PyBytes> {
     let made = py.detach(|| {
         let mut made = vec![];
-        samples.iter().for_each(|sample| journal_frames::write(&mut made, sample));
+        for sample in &samples {
+            journal_frames::write(&mut made, sample);
+        }
         made
     });
     PyBytes::new(py, &made)

@@ -215,7 +215,9 @@ mod tests {
         /// A column with these rows.
         pub fn of(rows: impl IntoIterator<Item = Option<T>>) -> Self {
             let mut made = Self::default();
-            rows.into_iter().for_each(|row| made.push(row));
+            for row in rows {
+                made.push(row);
+            }
             made
         }
     }
@@ -223,7 +225,9 @@ mod tests {
     #[test]
     fn bits_are_packed_from_the_lowest() {
         let mut bits = Bits::default();
-        (0..10).for_each(|row| bits.push(row % 3 == 0));
+        for row in 0..10 {
+            bits.push(row % 3 == 0);
+        }
         assert_eq!(bits.bytes, [0b0100_1001, 0b10]);
         assert!(bits.iter().eq((0..10).map(|row| row % 3 == 0)));
     }
@@ -250,7 +254,9 @@ mod tests {
     #[test]
     fn lists_begin_with_repetition_zero_and_empty_ones_have_a_level() {
         let mut ends = Ends::default();
-        [2, 2, 3].map(|end| ends.push(end).unwrap());
+        for end in [2, 2, 3] {
+            ends.push(end).unwrap();
+        }
         let levels = levels_of_lists(ends.ranges().map(|range| range.len()), 1, 4);
         assert_eq!(levels.definition, [4, 4, 1, 4]);
         assert_eq!(levels.repetition, [0, 1, 0, 0]);

@@ -42,13 +42,12 @@ pub fn read(bytes: &[u8]) -> Found<'_> {
         let Some(content) = rest.get(..number(0) as usize) else {
             break;
         };
-        match sample_of(content).filter(|_| crc32fast::hash(content) == number(4)) {
-            Some(sample) => found.samples.push(sample),
-            None => {
-                found.damaged = true;
-                break;
-            }
-        }
+        let checked = sample_of(content).filter(|_| crc32fast::hash(content) == number(4));
+        let Some(sample) = checked else {
+            found.damaged = true;
+            break;
+        };
+        found.samples.push(sample);
         found.size += HEAD + content.len();
     }
     found
@@ -69,7 +68,9 @@ mod tests {
 
     fn frames(samples: &[Vec<u8>]) -> Vec<u8> {
         let mut out = vec![];
-        samples.iter().for_each(|sample| write(&mut out, sample));
+        for sample in samples {
+            write(&mut out, sample);
+        }
         out
     }
 

@@ -41,7 +41,9 @@ pub enum Values<'a> {
 /// Returns texts or bytes as plain values, each behind its length.
 pub fn plain_texts<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut plain = vec![];
-    texts.for_each(|text| push_text(&mut plain, text));
+    for text in texts {
+        push_text(&mut plain, text);
+    }
     plain
 }
 
