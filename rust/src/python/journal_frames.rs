@@ -7,6 +7,7 @@ use pyo3::types::PyBytes;
 use crate::store::journal_frames;
 
 #[doc = stub_doc!(frames_of_samples)]
+#[allow(clippy::needless_pass_by_value)]
 #[pyfunction]
 #[pyo3(signature = (samples))]
 pub fn frames_of_samples(py: Python<'_>, samples: Vec<PyBackedBytes>) -> Bound<'_, PyBytes> {

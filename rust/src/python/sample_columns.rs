@@ -36,6 +36,7 @@ impl SampleColumns {
     }
 
     #[doc = stub_doc!(SampleColumns.add)]
+    #[allow(clippy::needless_pass_by_value)]
     fn add<'py>(
         &mut self,
         py: Python<'py>,
@@ -52,6 +53,7 @@ impl SampleColumns {
     }
 
     #[doc = stub_doc!(SampleColumns.finish)]
+    #[allow(clippy::needless_pass_by_value)]
     fn finish<'py>(
         &mut self,
         py: Python<'py>,
