@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,10 +79,11 @@ def draw(sampler: MixedSampler, wait: float) -> Any:
 
 
 def fails_in_time(sampler: MixedSampler) -> None:
+    with suppress(TimeoutError):  # an answer may have been under way
+        sampler.sample(16, wait=PATIENCE)
     began = time.monotonic()
     with pytest.raises(TimeoutError, match="server: "):
-        for _ in range(3):  # an answer may have been under way
-            sampler.sample(16, wait=PATIENCE)
+        sampler.sample(16, wait=PATIENCE)
     assert time.monotonic() - began < network.SLACK
 
 

@@ -19,20 +19,10 @@ from cogrs.store.location import Location
 from cogrs.store.session import TRIALS
 from cogrs.store.sqlite_index import NAME, SqliteIndex
 from cogrs.store.writer import StoreWriter
-from tests.store.trials import DONE, params, record, reward, sample, samples
+from tests.store.trials import DONE, params, record, reward, sample, samples, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait until something holds, and return it."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come in time"
-        time.sleep(0.02)
-    return found
 
 
 def written(folder: Path) -> dict[str, Any]:
