@@ -88,7 +88,12 @@ def test_trial_that_runs_is_not_listed_and_its_samples_go_to_a_journal(writer, f
         time.sleep(0.05)
     log.close()
     assert until(lambda: written(folder).get("t1")).ticks == 3
-    until(lambda: not list(folder.glob(f"{TRIALS}/*/journal/*")))
+    (journal,) = journals
+    until(lambda: journal.stat().st_size == 0)
+    log = writer.begin("t2", params(), "")
+    log.sample(sample(0))
+    until(lambda: journal.stat().st_size)
+    assert list(journal.parent.iterdir()) == [journal]
     assert (writer.waiting, writer.waiting_bytes, writer.lost) == (0, 0, 0)
 
 

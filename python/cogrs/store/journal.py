@@ -96,10 +96,10 @@ class OpenTrial:
             partial=not whole,
         )
 
-    def forget(self) -> None:
-        """Remove the journal, once the trial's row is written or nothing is to be kept."""
+    def forget(self, session: Session) -> None:
+        """Give the journal back, once the trial's row is written or nothing is to be kept."""
         if self._journal is not None:
-            self._journal.unlink(missing_ok=True)
+            session.free_journal(self._journal)
             self._journal = None
 
     def _head(self) -> bytes:
