@@ -61,7 +61,7 @@ def test_trials_wait_while_the_disk_is_full_and_all_are_stored_when_there_is_roo
         assert list(store.verify()) == []
 
 
-def test_close_on_a_full_disk_counts_what_is_lost_and_the_rest_is_whole(disk, caplog):
+def test_close_on_a_full_disk_counts_lost_samples_and_all_others_are_stored(disk, caplog):
     writer = StoreWriter(Location(disk / "runs"), flush=0.1)
     write(writer, 400)
     until(lambda: "cannot be written, samples wait" in caplog.text)

@@ -5,7 +5,7 @@
 //! | the fields of a serialized message | [`wire`] |
 //! | a sample, read in place | [`sample`] |
 //! | what an observation or an action is, and its data | [`payload`] |
-//! | columns that grow with the rows of a trial | [`columns`] |
+//! | columns that grow with the rows of a trial; those of lists | [`columns`]; [`list_columns`] |
 //! | the Parquet file that has them | [`parquet`] |
 //! | the frames of journals, which hold samples of trials that have not ended | [`journal_frames`] |
 //! | a sample as rows of a file, and what the index says of a trial | [`sample_columns`] |
@@ -14,6 +14,7 @@
 
 pub mod columns;
 pub mod journal_frames;
+pub mod list_columns;
 pub mod parquet;
 pub mod payload;
 pub mod sample;

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
-use crate::store::columns::{Bits, Column, Ends, Numbers, Payloads, Texts, levels_of_lists, plain};
-use crate::store::parquet::file::{Levels, ParquetFile};
+use crate::store::columns::{Bits, Column, Numbers, Payloads, Texts};
+use crate::store::list_columns::{Messages, Rewards};
+use crate::store::parquet::file::ParquetFile;
 use crate::store::payload::{Form, Forms, Payload};
-use crate::store::sample::{Message, Observed, Reward, Sample, of_place};
+use crate::store::sample::{Observed, Sample, of_place};
 use crate::store::wire::malformed;
 
 /// The environment's name as a sender and a receiver.
@@ -88,29 +89,6 @@ struct Columns {
     user_id: Texts,
     end_reason: Texts,
     stood_in: Bits,
-}
-
-#[derive(Debug, Default)]
-struct Rewards {
-    ends: Ends,
-    items: usize,
-    tick: Vec<i64>,
-    value: Vec<f32>,
-    source_ends: Ends,
-    sources: usize,
-    sender: Texts,
-    source_value: Vec<f32>,
-    confidence: Vec<f32>,
-}
-
-#[derive(Debug, Default)]
-struct Messages {
-    ends: Ends,
-    items: usize,
-    sender: Texts,
-    tick: Vec<i64>,
-    kind: Texts,
-    data: Texts,
 }
 
 impl SampleColumns {
@@ -286,12 +264,12 @@ impl SampleColumns {
                 columns.rewards.push(reward)?;
             }
         }
-        columns.rewards.ends.push(columns.rewards.items)?;
+        columns.rewards.end_row()?;
         for message in of_place(&sample.messages, place) {
             self.size += message.data.len();
             columns.messages.push(message)?;
         }
-        columns.messages.ends.push(columns.messages.items)?;
+        columns.messages.end_row()?;
         columns.user_id.push(sample.user.as_bytes())?;
         columns.end_reason.push(sample.end_reason.as_bytes())?;
         columns.stood_in.push(sample.stood_in.binary_search(&(place as u64)).is_ok());
@@ -306,79 +284,6 @@ fn tick_of(observed: &Observed<'_>) -> Result<i64> {
 
 fn parts<'a>(payload: &'a Payload<'_>) -> (&'a str, &'a [u64], &'a [u8]) {
     (&payload.form.kind, &payload.form.shape, &payload.data)
-}
-
-impl Rewards {
-    fn push(&mut self, reward: &Reward<'_>) -> Result<()> {
-        self.items += 1;
-        self.tick.push(reward.tick.into());
-        self.value.push(reward.value);
-        for source in &reward.sources {
-            self.sources += 1;
-            self.sender.push(source.sender.as_bytes())?;
-            self.source_value.push(source.value);
-            self.confidence.push(source.confidence);
-        }
-        self.source_ends.push(self.sources)
-    }
-}
-
-impl Rewards {
-    fn source_levels(&self) -> Levels {
-        let mut levels = Levels::default();
-        let mut sources = self.source_ends.ranges();
-        for rewards in self.ends.ranges() {
-            if rewards.is_empty() {
-                levels.definition.push(1);
-                levels.repetition.push(0);
-            }
-            for (place, sources) in sources.by_ref().take(rewards.len()).enumerate() {
-                let first = u32::from(place > 0);
-                if sources.is_empty() {
-                    levels.definition.push(4);
-                    levels.repetition.push(first);
-                }
-                levels.definition.extend(std::iter::repeat_n(7, sources.len()));
-                let within = (0..sources.len()).map(|source| if source > 0 { 2 } else { first });
-                levels.repetition.extend(within);
-            }
-        }
-        levels
-    }
-}
-
-impl Column for Rewards {
-    fn write(&mut self, file: &mut ParquetFile) -> Result<()> {
-        let taken = std::mem::take(self);
-        let levels = levels_of_lists(taken.ends.ranges().map(|range| range.len()), 1, 4);
-        file.column(&levels, &plain(&taken.tick))?;
-        file.column(&levels, &plain(&taken.value))?;
-        let levels = taken.source_levels();
-        file.column(&levels, &taken.sender.shared())?;
-        file.column(&levels, &plain(&taken.source_value))?;
-        file.column(&levels, &plain(&taken.confidence))
-    }
-}
-
-impl Messages {
-    fn push(&mut self, message: &Message<'_>) -> Result<()> {
-        self.items += 1;
-        self.sender.push(message.sender.as_bytes())?;
-        self.tick.push(message.tick.into());
-        self.kind.push(message.kind.as_bytes())?;
-        self.data.push(message.data)
-    }
-}
-
-impl Column for Messages {
-    fn write(&mut self, file: &mut ParquetFile) -> Result<()> {
-        let taken = std::mem::take(self);
-        let levels = levels_of_lists(taken.ends.ranges().map(|range| range.len()), 1, 4);
-        file.column(&levels, &taken.sender.shared())?;
-        file.column(&levels, &plain(&taken.tick))?;
-        file.column(&levels, &taken.kind.shared())?;
-        file.column(&levels, &taken.data.apart())
-    }
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ impl Group {
         told.structs(1, self.chunks.len());
         for (leaf, chunk) in SCHEMA.leaves.iter().zip(&self.chunks) {
             told.struct_item(|told| {
-                // The offset of metadata beside the column's pages, of which there are none.
+                // The offset of the column's metadata, if they were beside its pages.
                 told.i64(2, 0);
                 told.part(3, |told| chunk.describe(leaf, told));
             });
