@@ -47,10 +47,12 @@ __all__ = [
     "cache_layout",
     "cache_sequences",
     "draw_cache",
+    "frames_of_samples",
     "game_spec",
     "importance_weights",
     "physics_step",
     "publish_through",
+    "samples_of_frames",
     "set_cache_sequences",
     "settings_version",
     "start_ids",
@@ -2141,7 +2143,7 @@ def physics_step(
 
 @final
 class SampleColumns:
-    """The columns of a trial's file, which grow with its samples.
+    """The columns of a trial's Parquet file, which grow with its samples.
 
     Args:
         trial_id: The trial.
@@ -2149,6 +2151,8 @@ class SampleColumns:
         parse: Takes the content of an observation or an action, whose form is new, and returns its
             kind, shape, whether it is terminated, whether it is truncated, its head and its data;
             the head is what comes before the data if they end the content, else no bytes.
+        max_rows: Rows after which a row group ends.
+        max_bytes: Bytes of contents after which it ends.
     """
 
     def __new__(
@@ -2156,21 +2160,25 @@ class SampleColumns:
         trial_id: str,
         actors: Sequence[tuple[str, str, bool]],
         parse: Callable[[bytes], tuple[str, Sequence[int], bool, bool, bytes, bytes]],
+        max_rows: int,
+        max_bytes: int,
     ) -> Self: ...
-    def add(self, sample: bytes) -> None:
-        """Add a serialized `DatalogSample`, after whose error the columns cannot be used any more.
+    def add(self, samples: Sequence[bytes]) -> bytes:
+        """Add serialized `DatalogSample`s, after whose error the columns cannot be used any more.
 
-        It becomes a row for each actor, and one for the environment if it got messages.
-
-        Raises:
-            ValueError: It is not a sample of this trial; also what `parse` raises.
-        """
-    def take(self) -> tuple[int, list[bytes | None]]:
-        """Return the rows since the last table, and begin the next.
+        Each becomes a row for each actor, and one for the environment if it got messages.
 
         Returns:
-            The number of rows, and the buffers of all columns in Arrow's layout, depth first, as
-            their order is in `cogrs.log_schema`; None for a validity bitmap without zeros.
+            The next bytes of the file, those of row groups that are complete.
+
+        Raises:
+            ValueError: One is not a sample of this trial; also what `parse` raises.
+        """
+    def finish(self, metadata: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """End the file with these keys and values beside the columns; return its last bytes.
+
+        Raises:
+            ValueError: A column of a row group has 2 GiB or more.
         """
     def summary(self) -> tuple[int, list[float], bool, str, str, int, int]:
         """Return what all samples say together.
@@ -2180,9 +2188,19 @@ class SampleColumns:
             user; why the trial ended; times of the first and the last observations in nanoseconds
             since the Unix epoch, 0 if they are missing.
         """
-    @property
-    def rows(self) -> int:
-        """Rows since the last table."""
-    @property
-    def size(self) -> int:
-        """About how many bytes the rows since the last table have."""
+
+# -- journal_frames.rs ----------------------------------------------------------------------------
+
+def frames_of_samples(samples: Sequence[bytes]) -> bytes:
+    """Return the frames of a journal that hold serialized `DatalogSample`s."""
+
+def samples_of_frames(data: bytes) -> tuple[list[bytes], int, bool]:
+    """Return the samples of a journal's frames that are complete.
+
+    Args:
+        data: Bytes of a journal, from the front of a frame.
+
+    Returns:
+        The samples; the bytes of their frames; whether the next frame is damaged, and not only
+        incomplete.
+    """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -125,6 +126,120 @@ def test_sets_of_every_format_of_minari_are_read(root: Path, data_format: str, j
     assert entries.s["x"].tolist() == [0, 1, 2, 0]
     assert entries.a[:3].tolist() == [2, 3, 4]
     assert entries.r[:3].tolist() == [1, 2, 3]
+
+
+class Sampled(gymnasium.Env):
+    """Shows samples of its space, for four steps."""
+
+    action_space = spaces.Discrete(3, start=2)
+
+    def __init__(self, space: spaces.Space[Any], *, truncates: bool) -> None:
+        self.observation_space = space
+        self._truncates = truncates
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, int]]:
+        self._steps = 0
+        return self.observation_space.sample(), {"steps": 0}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, int]]:
+        self._steps += 1
+        over = self._steps == 4
+        ends = over and not self._truncates, over and self._truncates
+        return self.observation_space.sample(), self._steps / 2, *ends, {"steps": self._steps}
+
+
+def collected(
+    space: spaces.Space[Any], *, truncates: bool = False, data_format: str, infos: bool
+) -> Any:
+    """Return what Minari's own collector makes of three episodes, the last of which is cut."""
+    env = minari.DataCollector(
+        Sampled(space, truncates=truncates), record_infos=infos, data_format=data_format
+    )
+    for steps in (4, 4, 1):
+        env.reset()
+        for _ in range(steps):
+            env.step(env.action_space.sample())
+    about = {"author": "a", "author_email": "b", "code_permalink": "c", "algorithm_name": "d"}
+    return env.create_dataset("theirs-v0", description="e", requirements=[], **about)
+
+
+def leaves(value: Any) -> Any:
+    """Return observations with lists in the place of arrays."""
+    if isinstance(value, dict):
+        return {name: leaves(each) for name, each in value.items()}
+    return [leaves(each) for each in value] if isinstance(value, tuple) else value.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("infos", [False, True])
+@pytest.mark.parametrize("data_format", ["hdf5", "arrow"])
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict(x=BOX, n=spaces.Discrete(4, start=-2)),
+        spaces.Tuple((spaces.MultiBinary(3), spaces.Dict(y=spaces.MultiDiscrete([2, 3])))),
+        spaces.Box(0, 255, (16, 16), np.uint8),
+    ],
+    ids=["dict", "tuple", "frames"],
+)
+def test_sets_of_the_collector_of_minari_are_equal_in_the_memory(
+    root: Path, space: spaces.Space[Any], data_format: str, infos: bool
+) -> None:
+    theirs = collected(space, truncates=infos, data_format=data_format, infos=infos)
+    rem = cogrs.ReplayMemory.from_spaces(space, Sampled.action_space, 20)
+    assert datasets.from_minari(theirs, rem, bootstrap=0.25) == (3, 9, 0)
+    for number, episode in enumerate(theirs.iterate_episodes()):
+        entries = rem.episode(number).entries
+        steps = len(episode.actions)
+        assert leaves(entries.s) == leaves(episode.observations)
+        assert entries.a[:steps].tolist() == episode.actions.tolist()
+        assert entries.r[:steps].tolist() == episode.rewards.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_set_with_texts_is_refused_by_the_name_of_the_space(root: Path) -> None:
+    space = spaces.Dict(said=spaces.Text(5), x=BOX)
+    theirs = collected(space, data_format="hdf5", infos=False)
+    rem = simple_memory()
+    with pytest.raises(TypeError, match=r"observation_space\['said'\]: expected Box.*got Text"):
+        datasets.from_minari(theirs, rem)
+    assert rem.num_entry == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("lengths", [(0,), (2, 0), (2, 2)], ids=["empty", "one empty", "infos"])
+def test_sets_that_minari_writes_and_cannot_read_are_named(
+    root: Path, lengths: tuple[int, ...]
+) -> None:
+    infos = {"k": np.arange(3)} if lengths == (2, 2) else None
+    buffers = [
+        minari.data_collector.EpisodeBuffer(
+            observations=[BOX.sample() for _ in range(steps + 1)],
+            actions=[ACTION.sample() for _ in range(steps)],
+            rewards=[1.0] * steps,
+            terminations=[False] * steps,
+            truncations=[False] * steps,
+            infos=infos,
+        )
+        for steps in lengths
+    ]
+    about = {"author": "a", "author_email": "b", "code_permalink": "c", "algorithm_name": "d"}
+    minari.create_dataset_from_buffers(
+        "theirs-v0",
+        buffers,
+        observation_space=BOX,
+        action_space=ACTION,
+        data_format="arrow",
+        description="e",
+        requirements=[],
+        **about,
+    )
+    rem = simple_memory()
+    text = "episode 0: expected at least one step" if lengths == (0,) else "got 'theirs-v0'"
+    with pytest.raises(ValueError, match=text):
+        datasets.from_minari("theirs-v0", rem)
+    assert rem.num_entry == 0
 
 
 def test_broken_sets_store_nothing(root: Path) -> None:

@@ -101,6 +101,25 @@ def test_journal_without_a_sample_leaves_no_trial(folder):
     assert not unfinished(folder)
 
 
+def test_journal_that_was_given_back_does_not_bring_a_removed_trial_back(folder):
+    first, second = open_trial("t1"), open_trial("t2")
+    first.samples, second.samples = serialized(samples(20)), serialized(samples(2)[:1])
+    with open_store(folder, create=True) as store:
+        session = Session.begin(folder)
+        first.flush(session)
+        store._index.add([first.store(session, folder)])
+        first.forget(session)
+        store.remove(["t1"])
+        second.flush(session)
+        second.forget(session)
+        second.samples = serialized(samples(3)[:2])
+        second.flush(session)
+        assert len(session.journals()) == 1
+        os.close(session._lock)  # as the system does
+    with open_store(folder) as store:
+        assert [(each.trial_id, each.ticks) for each in store.trials()] == [("t2", 1)]
+
+
 def test_journal_of_a_trial_that_had_ended_gives_a_whole_trial(folder):
     trial = open_trial("t1")
     trial.samples = serialized(samples(3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow.parquet
@@ -15,6 +16,7 @@ from hypothesis.extra import numpy as npst
 from cogrs import sdk
 from cogrs.api.common_pb2 import Message, RewardSource
 from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
+from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
 from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.datalog_host import DatalogHost
 from cogrs.store.session import Session
@@ -88,13 +90,14 @@ def by_the_sink(folder: Path, made: list[DatalogSample]) -> list[dict[str, Any]]
 @settings(
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, *HealthCheck]
 )
-@given(made=st.lists(logged(), max_size=4))
-def test_rows_equal_the_rows_of_the_parquet_sink(tmp_path_factory, made):
+@given(made=st.lists(logged(), max_size=4), group=st.integers(1, 9))
+def test_rows_equal_the_rows_of_the_parquet_sink(tmp_path_factory, made, group):
     folder = tmp_path_factory.mktemp("rows")
     trial = open_trial("t", params(("a", "x"), ("b", "y")))
     trial.samples = serialized(made)
     session = Session.begin(folder)
-    kept = trial.store(session, folder)
+    with patch("cogrs.store.journal._ROWS", group):
+        kept = trial.store(session, folder)
     session.end()
     table = pyarrow.parquet.read_table(folder / kept.file)
     expected = by_the_sink(folder / "sink", made)
@@ -148,3 +151,51 @@ def test_trial_of_many_rows_is_written_in_several_groups(tmp_path, monkeypatch):
     assert pyarrow.parquet.ParquetFile(path).metadata.num_row_groups == 3
     assert [each.tick for each in sdk.read_log(path)[1]] == list(range(10))
     session.end()
+
+
+def test_file_has_the_schema_and_metadata_of_data_logs(tmp_path):
+    given_params = params(("a", "x"))
+    trial = open_trial("t\u00fc".encode().hex(), given_params)
+    trial.spaces = '{"x": "\u00fc"}'
+    trial.samples = serialized([DatalogSample(end_reason="done")])
+    session = Session.begin(tmp_path)
+    path = tmp_path / trial.store(session, tmp_path).file
+    session.end()
+    file = pyarrow.parquet.ParquetFile(path)
+    assert file.schema_arrow.remove_metadata().equals(log_schema())
+    assert file.schema_arrow.metadata == {
+        TRIAL: trial.trial_id.encode(),
+        PARAMS: given_params.SerializeToString(),
+        SPACES: trial.spaces.encode(),
+    }
+    # As pyarrow itself would describe these columns to other programs.
+    other = pyarrow.BufferOutputStream()
+    pyarrow.parquet.ParquetWriter(other, log_schema()).close()
+    assert file.schema.equals(pyarrow.parquet.ParquetFile(other.getvalue()).schema)
+
+
+@pytest.mark.parametrize("ticks", [1, 3_000])
+def test_large_and_many_contents_are_compressed_and_come_back(tmp_path, ticks):
+    rng = np.random.default_rng(0)
+    values = [rng.integers(0, 2, 9_000 // ticks + 2, np.uint8) for _ in range(ticks)]
+    made = []
+    for tick, value in enumerate(values):
+        made.append(DatalogSample(user_id=f"user {tick}"))
+        made[-1].observations.tick_id = tick
+        made[-1].observations.observations.add(content=CODEC.encode(value))
+        made[-1].observations.actors_map.append(0)
+    trial = open_trial("t")
+    trial.samples = serialized(made)
+    session = Session.begin(tmp_path)
+    path = tmp_path / trial.store(session, tmp_path).file
+    session.end()
+    read = list(sdk.read_log(path)[1])
+    assert [each.user_id for each in read] == [f"user {tick}" for tick in range(ticks)]
+    for value, sample in zip(values, read, strict=True):
+        np.testing.assert_array_equal(sample.observations["a"].value, value)
+    group = pyarrow.parquet.ParquetFile(path).metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(26)}
+    data = columns["observation.data"]
+    assert data.compression == "SNAPPY"
+    assert data.total_compressed_size < data.total_uncompressed_size
+    assert columns["messages.list.element.data"].compression == "UNCOMPRESSED"

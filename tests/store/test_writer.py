@@ -19,20 +19,10 @@ from cogrs.store.location import Location
 from cogrs.store.session import TRIALS
 from cogrs.store.sqlite_index import NAME, SqliteIndex
 from cogrs.store.writer import StoreWriter
-from tests.store.trials import DONE, params, record, reward, sample, samples
+from tests.store.trials import DONE, params, record, reward, sample, samples, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait until something holds, and return it."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come in time"
-        time.sleep(0.02)
-    return found
 
 
 def written(folder: Path) -> dict[str, Any]:
@@ -98,7 +88,12 @@ def test_trial_that_runs_is_not_listed_and_its_samples_go_to_a_journal(writer, f
         time.sleep(0.05)
     log.close()
     assert until(lambda: written(folder).get("t1")).ticks == 3
-    until(lambda: not list(folder.glob(f"{TRIALS}/*/journal/*")))
+    (journal,) = journals
+    until(lambda: journal.stat().st_size == 0)
+    log = writer.begin("t2", params(), "")
+    log.sample(sample(0))
+    until(lambda: journal.stat().st_size)
+    assert list(journal.parent.iterdir()) == [journal]
     assert (writer.waiting, writer.waiting_bytes, writer.lost) == (0, 0, 0)
 
 

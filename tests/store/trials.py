@@ -16,7 +16,7 @@ from cogrs.store.journal import OpenTrial
 from cogrs.store.record import TrialRecord, moment_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from cogrs.store import Store
@@ -128,3 +128,12 @@ def log_file(folder: Path, trial_id: str = "t", ticks: int = 3, spaces: str = ""
 def stored(store: Store, folder: Path, *trial_ids: str, ticks: int = 3) -> list[TrialRecord]:
     """Store trials, by way of files of a data log."""
     return [store.add(log_file(folder, each, ticks)) for each in trial_ids]
+
+
+def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """Wait until something holds, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come in time"
+        time.sleep(0.02)
+    return found

@@ -42,9 +42,7 @@ def episodes_of(dataset: Any) -> Iterator[MinariEpisode]:
     """Yield the episodes of a `MinariDataset`."""
     spaces = dataset.observation_space, dataset.action_space
     if dataset.storage.FORMAT != "hdf5" or any(_has_jpeg(dataset, each) for each in spaces):
-        for each in dataset.iterate_episodes():
-            values = (getattr(each, name) for name in MinariEpisode._fields)
-            yield MinariEpisode(*values)
+        yield from _read_by_minari(dataset)
         return
     h5py = import_optional("h5py", "data sets of Minari need h5py", "'cogrs[minari]'")
     with h5py.File(dataset.storage.data_path / MAIN_FILE, "r") as file:
@@ -57,6 +55,25 @@ def episodes_of(dataset: Any) -> Iterator[MinariEpisode]:
                 _array(h5py, file.id, f"{where}/rewards"),
                 _array(h5py, file.id, f"{where}/terminations"),
             )
+
+
+def _read_by_minari(dataset: Any) -> Iterator[MinariEpisode]:
+    episodes: Iterator[Any] | None = None
+    while True:
+        try:
+            episodes = episodes or iter(dataset.iterate_episodes())
+            each = next(episodes, None)
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:  # of a set that Minari wrote and cannot read: it says not which
+            raise ValueError(
+                f"dataset: expected one that Minari can read, got {dataset.spec.dataset_id!r}: "
+                f"{error}"
+            ) from error
+        if each is None:
+            return
+        values = (getattr(each, name) for name in MinariEpisode._fields)
+        yield MinariEpisode(*values)
 
 
 def _has_jpeg(dataset: Any, space: Any) -> bool:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from cogrs._core import frames_of_samples, samples_of_frames
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
-from cogrs.store import trial_file
 from cogrs.store.trial_columns import TrialColumns
-from cogrs.store.trial_file import metadata_of, parquet, write_trial
+from cogrs.store.trial_file import metadata_of, parquet, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Any
+    from typing import IO
 
     from cogrs.store.record import TrialRecord
     from cogrs.store.session import Session
@@ -33,10 +33,10 @@ FLUSH = 0.4
 """Seconds between two writes to the journals."""
 
 _FRAME = struct.Struct("<II")
-_SAMPLE = bytes([LogExporterSampleRequest.SAMPLE_FIELD_NUMBER << 3 | 2])
-"""What stands before the length of a sample in a `LogExporterSampleRequest`."""
 _ROWS, _BYTES = 4_096, 64 << 20
 """Rows, or bytes, that are written to a file together."""
+_CHUNK = 1 << 20
+"""Bytes of a journal that are read together, unless a frame is larger."""
 
 
 class OpenTrial:
@@ -67,9 +67,8 @@ class OpenTrial:
         if not self.samples:
             return
         path = self._journal or session.new_journal()
-        frames = [] if self._journal else self._head()
-        frames += [_SAMPLE + _length(sample) + sample for sample in self.samples]
-        _append(path, frames)
+        head = b"" if self._journal else self._head()
+        _append(path, head + frames_of_samples(self.samples))
         self._journal = path
         self.journaled += len(self.samples)
         self.samples.clear()
@@ -81,10 +80,9 @@ class OpenTrial:
             OSError: It cannot be written; the journal stays.
             ValueError: Its id cannot be the name of a file.
         """
-        columns = TrialColumns(self.trial_id, self.params)
+        columns = TrialColumns(self.trial_id, self.params, _ROWS, _BYTES)
         path = session.place(self.trial_id)
-        metadata = metadata_of(self.trial_id, self.params, self.spaces)
-        size, checksum = write_trial(path, metadata, self._tables(columns))
+        size, checksum = write_file(path, self._pieces(columns))
         summary = columns.summary()
         whole = self.whole and bool(summary.end_reason)
         last = summary.last_timestamp
@@ -98,31 +96,29 @@ class OpenTrial:
             partial=not whole,
         )
 
-    def forget(self) -> None:
-        """Remove the journal, once the trial's row is written or nothing is to be kept."""
+    def forget(self, session: Session) -> None:
+        """Give the journal back, once the trial's row is written or nothing is to be kept."""
         if self._journal is not None:
-            self._journal.unlink(missing_ok=True)
+            session.free_journal(self._journal)
             self._journal = None
 
-    def _head(self) -> list[bytes]:
+    def _head(self) -> bytes:
         head = {"trial_id": self.trial_id, "started": self.started}
         params = LogExporterSampleRequest(trial_params=self.params, spaces=self.spaces)
-        return [json.dumps(head).encode(), params.SerializeToString()]
+        frames = json.dumps(head).encode(), params.SerializeToString()
+        return b"".join(
+            part for each in frames for part in (_FRAME.pack(len(each), zlib.crc32(each)), each)
+        )
 
-    def _tables(self, columns: TrialColumns) -> Iterator[Any]:
-        for sample in self._all():
-            columns.add(sample)
-            if columns.rows >= _ROWS or columns.size >= _BYTES:
-                yield columns.take()
-        if columns.rows:
-            yield columns.take()
-
-    def _all(self) -> Iterator[bytes]:
+    def _pieces(self, columns: TrialColumns) -> Iterator[bytes]:
+        """Yield the bytes of the file, of the journal and what came after it."""
         if self._journal is not None:
-            for number, frame in enumerate(_frames(self._journal)):
-                if number > 1:
-                    yield LogExporterSampleRequest.FromString(frame).sample.SerializeToString()
-        yield from self.samples
+            with self._journal.open("rb") as file:
+                _frame(file), _frame(file)
+                for samples in _samples(file):
+                    yield columns.add(samples)
+        yield columns.add(self.samples)
+        yield columns.finish(metadata_of(self.trial_id, self.params, self.spaces))
 
 
 def warm_up() -> None:
@@ -132,8 +128,8 @@ def warm_up() -> None:
         ImportError: pyarrow is not installed.
     """
     parquet()
-    columns = TrialColumns("", TrialParams())
-    trial_file.warm_up(columns.take())
+    columns = TrialColumns("", TrialParams(), _ROWS, _BYTES)
+    columns.finish({})
     columns.summary().record("", 0, 0, started=0.0, ended=None, partial=True)
 
 
@@ -143,34 +139,21 @@ def read_journal(path: Path) -> OpenTrial | None:
     Raises:
         OSError: It cannot be read.
     """
-    frames = _frames(path)
-    try:
-        head = json.loads(next(frames))
-        request = LogExporterSampleRequest.FromString(next(frames))
-        started = float(head["started"])
-        trial = OpenTrial(str(head["trial_id"]), request.trial_params, request.spaces, started)
-    except (DecodeError, KeyError, StopIteration, TypeError, ValueError):
-        return None  # cut short before its first sample
-    trial._journal = path
-    trial.journaled = sum(1 for _ in frames)
+    with path.open("rb") as file:
+        try:
+            head = json.loads(_frame(file))
+            request = LogExporterSampleRequest.FromString(_frame(file))
+            started = float(head["started"])
+            trial = OpenTrial(str(head["trial_id"]), request.trial_params, request.spaces, started)
+        except (DecodeError, KeyError, TypeError, ValueError):
+            return None  # cut short before its first sample
+        trial._journal = path
+        trial.journaled = sum(map(len, _samples(file)))
     return trial if trial.journaled else None
 
 
-def _length(message: bytes) -> bytes:
-    """Return the length of a message as it stands before it in another."""
-    rest, made = len(message), bytearray()
-    while rest > 0x7F:
-        made.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    made.append(rest)
-    return bytes(made)
-
-
-def _append(path: Path, frames: list[bytes]) -> None:
+def _append(path: Path, data: bytes) -> None:
     """Append all of the frames, or nothing: what a full disk cut short is taken back."""
-    data = b"".join(
-        part for each in frames for part in (_FRAME.pack(len(each), zlib.crc32(each)), each)
-    )
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     file = os.open(path, flags, 0o666)
     try:
@@ -186,12 +169,26 @@ def _append(path: Path, frames: list[bytes]) -> None:
         os.close(file)
 
 
-def _frames(path: Path) -> Iterator[bytes]:
-    """Yield the frames of a journal up to the first that is damaged."""
-    with path.open("rb") as file:
-        while len(head := file.read(_FRAME.size)) == _FRAME.size:
-            length, checksum = _FRAME.unpack(head)
-            frame = file.read(length)
-            if len(frame) != length or zlib.crc32(frame) != checksum:
-                return
-            yield frame
+def _frame(file: IO[bytes]) -> bytes:
+    """Return the next frame.
+
+    Raises:
+        ValueError: It was cut short, or is damaged.
+    """
+    head = file.read(_FRAME.size)
+    if len(head) == _FRAME.size:
+        length, checksum = _FRAME.unpack(head)
+        frame = file.read(length)
+        if len(frame) == length and zlib.crc32(frame) == checksum:
+            return frame
+    raise ValueError("expected a whole frame")
+
+
+def _samples(file: IO[bytes]) -> Iterator[list[bytes]]:
+    """Yield the samples of a journal's frames up to the first that is damaged."""
+    rest, damaged = b"", False
+    while not damaged and (more := file.read(max(_CHUNK, len(rest)))):
+        rest += more
+        samples, size, damaged = samples_of_frames(rest)
+        rest = rest[size:]
+        yield samples

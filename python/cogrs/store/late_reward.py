@@ -12,7 +12,7 @@ from cogrs.sdk.trial import ReceivedReward
 from cogrs.store.log_import import tables_of
 from cogrs.store.session import SUFFIX
 from cogrs.store.summary import TrialSummary
-from cogrs.store.trial_file import check_unchanged, metadata_of, write_trial
+from cogrs.store.trial_file import check_unchanged, metadata_of, write_tables
 from cogrs.suggest import suggestion
 from cogrs.validation import check_integer, check_number, check_text
 
@@ -49,7 +49,7 @@ def add_late_reward(
         summary = TrialSummary(trial.id, trial.params)
         metadata = metadata_of(trial.id, trial.params, trial.spaces_json)
         changed = _with_reward(samples, reward)
-        size, checksum = write_trial(new, metadata, tables_of(trial, changed, summary))
+        size, checksum = write_tables(new, metadata, tables_of(trial, changed, summary))
         try:
             stored = replace(
                 record,

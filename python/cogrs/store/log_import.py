@@ -9,7 +9,7 @@ from cogrs.sdk import read_log
 from cogrs.sdk.datalog_row import Packed, rows_of, size_of
 from cogrs.store.session import check_file_name
 from cogrs.store.summary import TrialSummary
-from cogrs.store.trial_file import copy_file, metadata_of, write_trial
+from cogrs.store.trial_file import copy_file, metadata_of, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ def import_log(path: Path, session: Session, folder: Path, index: TrialIndex) ->
         size, checksum = copy_file(path, place)
     else:
         metadata = metadata_of(trial.id, trial.params, trial.spaces_json)
-        size, checksum = write_trial(place, metadata, tables_of(trial, samples, summary))
+        size, checksum = write_tables(place, metadata, tables_of(trial, samples, summary))
     modified = path.stat().st_mtime
     record = record_of(summary, str(place.relative_to(folder)), size, checksum, modified)
     if index.add([record]):

@@ -53,6 +53,7 @@ class Session:
         _held.add(self)
         self._placed = 0
         self._journals = 0
+        self._free: list[Path] = []
 
     @classmethod
     def begin(cls, store: Path) -> Session:
@@ -107,9 +108,22 @@ class Session:
         return path
 
     def new_journal(self) -> Path:
-        """Return the path of another journal."""
+        """Return the path of an empty journal."""
+        with suppress(IndexError):
+            return self._free.pop()
         self._journals += 1
         return self.folder / _JOURNALS / f"{self._journals:08}"
+
+    def free_journal(self, path: Path) -> None:
+        """Take back a journal whose trial is stored, or given up."""
+        try:
+            # Not removed: a file system may take ten times as long to create files while others
+            # are removed.
+            os.truncate(path, 0)
+        except OSError:
+            path.unlink(missing_ok=True)
+        else:
+            self._free.append(path)
 
     def journals(self) -> list[Path]:
         """Return the journals that are there, the oldest first."""

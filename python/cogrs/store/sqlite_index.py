@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cogrs.store.index import FETCHED, TrialIndex
@@ -42,26 +42,29 @@ class SqliteIndex(TrialIndex):
             )
         self._mode = "rwc" if create else "rw"
         try:
-            self._connection = self._connected(path, self._mode, patience)
-            with ExitStack() as undo:
-                undo.callback(self.close)
-                try:
-                    self._begin(write=True)
-                except sqlite3.OperationalError as error:
-                    if create or _is_busy(error):
-                        raise
-                    self._connection.close()
-                    self._connection = self._read_only(path, patience)
-                undo.pop_all()
+            try:
+                self._connect(write=True)
+            except sqlite3.OperationalError as error:
+                if create or _is_busy(error):
+                    raise
+                self._connect_read_only()
         except sqlite3.OperationalError as error:
             raise OSError(f"{path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path}: expected an index of trials: {error}") from error
 
-    def _connected(self, path: Path, mode: str, patience: float) -> sqlite3.Connection:
+    def _connect(self, *, write: bool) -> None:
+        self._connection = self._connected()
+        try:
+            self._begin(write=write)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}",
-            timeout=patience,
+            f"{self._path.absolute().as_uri()}?mode={self._mode}",
+            timeout=self._patience,
             isolation_level=None,
             check_same_thread=False,
             uri=True,
@@ -86,20 +89,16 @@ class SqliteIndex(TrialIndex):
         else:
             self._check_version()
 
-    def _read_only(self, path: Path, patience: float) -> sqlite3.Connection:
-        """Return a connection to a file in a folder that cannot be written."""
+    def _connect_read_only(self) -> None:
+        """Connect to a file that cannot be written, or whose folder cannot."""
         self.read_only = True
-        for mode in ("ro", "ro&immutable=1"):
-            connection = self._connected(path, mode, patience)
-            self._connection, self._mode = connection, mode
+        for self._mode in ("ro", "ro&immutable=1"):
             try:
-                self._begin(write=False)
-                return connection
+                self._connect(write=False)
+                return
             except sqlite3.OperationalError:
-                connection.close()
-                if mode != "ro":
+                if self._mode != "ro":
                     raise
-        raise AssertionError("unreachable")
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> Any:
         return self._connection.execute(sql, values)
@@ -124,7 +123,7 @@ class SqliteIndex(TrialIndex):
     def _stream(self, sql: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         # On a connection of its own: a query that is being read would keep this one at the state
         # of its beginning, where it can neither write nor see what others wrote.
-        with closing(self._connected(self._path, self._mode, self._patience)) as connection:
+        with closing(self._connected()) as connection:
             cursor = connection.execute(sql, values)
             while rows := cursor.fetchmany(FETCHED):
                 yield from rows

@@ -1,27 +1,25 @@
 """Samples as orchestrators log them, as the columns of a trial's file.
 
-Rust takes samples apart and makes columns of them: a store takes in some hundred thousand samples
-per second, which leaves no time for a Python object per value. The rows are those that
-`cogrs.sdk.ParquetSink` would write of the same samples.
+Rust takes samples apart and writes them as Parquet: a store takes in some hundred thousand samples
+per second, which leaves no time for a Python object per value, nor for pyarrow's writer. The rows
+are those that `cogrs.sdk.ParquetSink` would write of the same samples.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from cogrs._core import SampleColumns
 from cogrs.api.payload_pb2 import Array
 from cogrs.dtypes import dtype_of, holds_numbers
-from cogrs.log_schema import log_schema
 from cogrs.store.summary import TrialSummary, people_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cogrs.api.common_pb2 import TrialParams
 
@@ -50,36 +48,21 @@ class _Parsed(NamedTuple):
 
 
 class TrialColumns:
-    """The columns of a trial, which grow with its samples."""
+    """The file of a trial, which grows with its samples."""
 
-    def __init__(self, trial_id: str, params: TrialParams) -> None:
-        """Create one without samples."""
+    def __init__(self, trial_id: str, params: TrialParams, max_rows: int, max_bytes: int) -> None:
+        """Create one without samples, whose row groups end after so many rows or bytes."""
         self._trial_id = trial_id
         self._params = params
         people = people_of(params)
         actors = [(each.name, each.actor_class, people[each.name]) for each in params.actors]
-        self._columns = SampleColumns(trial_id, actors, _parsed)
+        self._columns = SampleColumns(trial_id, actors, _parsed, max_rows, max_bytes)
         self.add = self._columns.add
-        """Add a serialized `DatalogSample`."""
+        """Add serialized `DatalogSample`s; return the next bytes of the file."""
 
-    @property
-    def rows(self) -> int:
-        """Rows since the last table."""
-        return self._columns.rows
-
-    @property
-    def size(self) -> int:
-        """About how many bytes these have."""
-        return self._columns.size
-
-    def take(self) -> Any:
-        """Return the rows since the last table as one, and begin the next."""
-        import pyarrow
-
-        rows, buffers = self._columns.take()
-        rest = iter(buffers)
-        arrays = [_array(each, rows, rest) for each in _layout()]
-        return pyarrow.Table.from_arrays(arrays, schema=log_schema())
+    def finish(self, metadata: Mapping[bytes, bytes]) -> bytes:
+        """End the file, with its metadata; return its last bytes."""
+        return self._columns.finish([*metadata.items()])
 
     def summary(self) -> TrialSummary:
         """Return what the index says of the samples so far."""
@@ -135,41 +118,3 @@ def _item_size(dtype: str) -> int:
         return dtype_of(dtype).itemsize if holds_numbers(dtype) else 0
     except ValueError:
         return 0
-
-
-class _Column(NamedTuple):
-    """A type of Arrow, its parts, whether these are items of lists, and its own buffers."""
-
-    kind: Any
-    parts: tuple[_Column, ...]
-    is_list: bool
-    buffers: int
-
-
-@functools.lru_cache(1)
-def _layout() -> tuple[_Column, ...]:
-    """Return the layout of the columns."""
-    from pyarrow import types
-
-    def column(kind: Any) -> _Column:
-        if types.is_struct(kind):
-            return _Column(kind, tuple(column(each.type) for each in kind), False, 1)
-        if types.is_list(kind):
-            return _Column(kind, (column(kind.value_type),), True, 2)
-        is_text = types.is_string(kind) or types.is_binary(kind)
-        return _Column(kind, (), False, 3 if is_text else 2)
-
-    return tuple(column(each.type) for each in log_schema())
-
-
-def _array(column: _Column, length: int, buffers: Iterator[bytes | None]) -> Any:
-    """Return the array of a column, of the buffers that come next."""
-    import pyarrow
-
-    own = [next(buffers) for _ in range(column.buffers)]
-    below = length
-    if column.is_list and own[1] is not None:
-        below = int.from_bytes(own[1][-4:], sys.byteorder)
-    children = [_array(each, below, buffers) for each in column.parts]
-    kept = [None if each is None else pyarrow.py_buffer(each) for each in own]
-    return pyarrow.Array.from_buffers(column.kind, length, kept, children=children or None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
@@ -12,7 +12,7 @@ from cogrs.optional_dependency import import_optional
 from cogrs.store.session import PART
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cogrs.api.common_pb2 import TrialParams
@@ -40,13 +40,6 @@ def parquet() -> Any:
     return import_optional("pyarrow.parquet", "a store of trials needs pyarrow", "'cogrs[parquet]'")
 
 
-def warm_up(table: Any) -> None:
-    """Write a table nowhere: loading what the first file needs may take long."""
-    pyarrow = import_optional("pyarrow", "a store of trials needs pyarrow", "'cogrs[parquet]'")
-    with parquet().ParquetWriter(pyarrow.BufferOutputStream(), table.schema, **_OPTIONS) as writer:
-        writer.write_table(table)
-
-
 def metadata_of(trial_id: str, params: TrialParams, spaces_json: str) -> dict[bytes, bytes]:
     """Return the metadata of a trial's file."""
     return {
@@ -56,8 +49,8 @@ def metadata_of(trial_id: str, params: TrialParams, spaces_json: str) -> dict[by
     }
 
 
-def write_trial(path: Path, metadata: dict[bytes, bytes], tables: Iterable[Any]) -> tuple[int, int]:
-    """Write the tables of a trial to a file, which gets its name when it is complete.
+def write_file(path: Path, pieces: Iterable[bytes]) -> tuple[int, int]:
+    """Write a file piece by piece, which gets its name when it is complete.
 
     Returns:
         Its size in bytes, and its checksum.
@@ -65,40 +58,48 @@ def write_trial(path: Path, metadata: dict[bytes, bytes], tables: Iterable[Any])
     Raises:
         OSError: It cannot be written; nothing is left.
     """
+    with _replacing(path) as file:
+        for each in pieces:
+            file.write(each)
+    return file.size, file.checksum
+
+
+def write_tables(
+    path: Path, metadata: dict[bytes, bytes], tables: Iterable[Any]
+) -> tuple[int, int]:
+    """Write tables of a trial's rows to a file likewise."""
     arrow = parquet()
     pyarrow = import_optional("pyarrow", "a store of trials needs pyarrow", "'cogrs[parquet]'")
     schema = log_schema().with_metadata(metadata)
-    part = path.with_name(path.name + PART)
-    try:
-        with (
-            _CheckedFile(part) as file,
-            # Parquet writes dozens of small pieces.
-            pyarrow.BufferedOutputStream(pyarrow.PythonFile(file, mode="w"), _CHUNK) as stream,
-            arrow.ParquetWriter(stream, schema, **_OPTIONS) as writer,
-        ):
-            for table in tables:
-                writer.write_table(table)
-        os.replace(part, path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
+    with (
+        _replacing(path) as file,
+        # Parquet writes dozens of small pieces.
+        pyarrow.BufferedOutputStream(pyarrow.PythonFile(file, mode="w"), _CHUNK) as stream,
+        arrow.ParquetWriter(stream, schema, **_OPTIONS) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table)
     return file.size, file.checksum
 
 
 def copy_file(source: Path, path: Path) -> tuple[int, int]:
     """Copy a file likewise."""
+    with source.open("rb") as old:
+        return write_file(path, iter(lambda: old.read(_CHUNK), b""))
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[_CheckedFile]:
+    """Give a file that is written inside its name, or remove it after an error."""
     part = path.with_name(path.name + PART)
     try:
-        with source.open("rb") as old, _CheckedFile(part) as file:
-            for data in iter(lambda: old.read(_CHUNK), b""):
-                file.write(data)
+        with _CheckedFile(part) as file:
+            yield file
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):
             part.unlink()
         raise
-    return file.size, file.checksum
 
 
 def measure(path: Path) -> tuple[int, int]:

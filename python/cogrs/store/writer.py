@@ -297,7 +297,7 @@ class StoreWriter:
             _log.exception("trial %s: it cannot be stored", trial.trial_id)
             self.lose(len(trial.samples) + trial.journaled)
             self._release(*written)
-            trial.forget()
+            trial.forget(self._session)
             return True
         if self._broken:
             _log.warning("%s: can be written again", self._folder)
@@ -316,7 +316,7 @@ class StoreWriter:
             with self._lock:
                 trial = self._stored.pop(record.trial_id, None)
             if trial is not None:
-                trial.forget()
+                trial.forget(self._session)
         if records and not self._rows.dropped:
             self._session.tell_committed(self._folder / records[-1].file)
 

@@ -23,7 +23,7 @@
 //! | descriptions of collectors and games that Python gives | `description` |
 //! | `RequestBatcher` | `request_batcher` |
 //! | arrays of a collector's or a request batcher's batches | `tensor_spec` |
-//! | samples of trials as columns | `sample_columns` |
+//! | samples of trials as files; the frames of their journals | `sample_columns`; `journal_frames` |
 //! | built-in games | `games` |
 //! | plain arguments: integers, flags, texts, paths, seeds | `args` |
 //! | arguments of one number or id, or of many | `numbers` |
@@ -74,6 +74,7 @@ mod exit;
 mod fork_guard;
 mod games;
 mod importance;
+mod journal_frames;
 mod memory;
 mod memory_handle;
 mod memory_properties;
@@ -117,6 +118,8 @@ mod core_module {
     use super::games::{game_spec, physics_step};
     #[pymodule_export]
     use super::importance::importance_weights;
+    #[pymodule_export]
+    use super::journal_frames::{frames_of_samples, samples_of_frames};
     #[pymodule_export]
     use super::memory::{ReplayMemory, publish_through};
     #[pymodule_export]

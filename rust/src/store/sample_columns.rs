@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
-use crate::store::arrow::{Bits, Buffers, Column, Numbers, Offsets, Payloads, Texts};
+use crate::store::columns::{Bits, Column, Numbers, Payloads, Texts};
+use crate::store::list_columns::{Messages, Rewards};
+use crate::store::parquet::file::ParquetFile;
 use crate::store::payload::{Form, Forms, Payload};
-use crate::store::sample::{Message, Observed, Reward, Sample, of_place};
+use crate::store::sample::{Observed, Sample, of_place};
 use crate::store::wire::malformed;
 
 /// The environment's name as a sender and a receiver.
@@ -51,11 +53,22 @@ pub struct SampleColumns {
     samples: i64,
     /// What is known of all samples.
     pub summary: Summary,
-    /// Rows since the last table.
-    pub rows: usize,
+    /// Rows since the last row group.
+    rows: usize,
     /// About how many bytes these have.
-    pub size: usize,
+    size: usize,
+    limits: Limits,
     columns: Columns,
+    file: ParquetFile,
+}
+
+/// After how many rows, or bytes, a row group ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 /// In the order of the file's columns.
@@ -78,32 +91,9 @@ struct Columns {
     stood_in: Bits,
 }
 
-#[derive(Debug, Default)]
-struct Rewards {
-    ends: Offsets,
-    items: usize,
-    tick: Numbers<i64>,
-    value: Numbers<f32>,
-    source_ends: Offsets,
-    sources: usize,
-    sender: Texts,
-    source_value: Numbers<f32>,
-    confidence: Numbers<f32>,
-}
-
-#[derive(Debug, Default)]
-struct Messages {
-    ends: Offsets,
-    items: usize,
-    sender: Texts,
-    tick: Numbers<i64>,
-    kind: Texts,
-    data: Texts,
-}
-
 impl SampleColumns {
     /// Columns of a trial without samples.
-    pub fn new(trial_id: String, actors: Vec<Actor>) -> Self {
+    pub fn new(trial_id: String, actors: Vec<Actor>, limits: Limits) -> Self {
         let mut places: HashMap<_, _, _> = HashMap::default();
         places.insert(ENVIRONMENT.to_owned(), actors.len());
         places.extend(actors.iter().enumerate().map(|(place, actor)| (actor.name.clone(), place)));
@@ -117,7 +107,9 @@ impl SampleColumns {
             summary: Summary { returns, ..Summary::default() },
             rows: 0,
             size: 0,
+            limits,
             columns: Columns::default(),
+            file: ParquetFile::default(),
         }
     }
 
@@ -161,14 +153,26 @@ impl SampleColumns {
             self.row(&sample, place, None, None)?;
         }
         self.samples += 1;
+        if self.rows >= self.limits.rows || self.size >= self.limits.bytes {
+            self.end_group()?;
+        }
         Ok(())
     }
 
-    /// The buffers of the rows since the last table, in the order of the file's columns.
-    pub fn take(&mut self) -> Buffers {
-        self.rows = 0;
-        self.size = 0;
-        let mut buffers = vec![];
+    /// Takes out the bytes of the file that are complete.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.file.take()
+    }
+
+    /// Ends the file; returns its last bytes.
+    pub fn finish(&mut self, metadata: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<u8>> {
+        if self.rows > 0 {
+            self.end_group()?;
+        }
+        Ok(self.file.finish(metadata))
+    }
+
+    fn end_group(&mut self) -> Result<()> {
         let columns = &mut self.columns;
         let all: [&mut dyn Column; 15] = [
             &mut columns.trial_id,
@@ -188,9 +192,12 @@ impl SampleColumns {
             &mut columns.stood_in,
         ];
         for column in all {
-            column.take(&mut buffers);
+            column.write(&mut self.file)?;
         }
-        buffers
+        self.file.end_group(self.rows);
+        self.rows = 0;
+        self.size = 0;
+        Ok(())
     }
 
     fn count(&mut self, sample: &Sample<'_>) -> Result<()> {
@@ -257,12 +264,12 @@ impl SampleColumns {
                 columns.rewards.push(reward)?;
             }
         }
-        columns.rewards.ends.push(columns.rewards.items)?;
+        columns.rewards.end_row()?;
         for message in of_place(&sample.messages, place) {
             self.size += message.data.len();
             columns.messages.push(message)?;
         }
-        columns.messages.ends.push(columns.messages.items)?;
+        columns.messages.end_row()?;
         columns.user_id.push(sample.user.as_bytes())?;
         columns.end_reason.push(sample.end_reason.as_bytes())?;
         columns.stood_in.push(sample.stood_in.binary_search(&(place as u64)).is_ok());
@@ -279,69 +286,18 @@ fn parts<'a>(payload: &'a Payload<'_>) -> (&'a str, &'a [u64], &'a [u8]) {
     (&payload.form.kind, &payload.form.shape, &payload.data)
 }
 
-impl Rewards {
-    fn push(&mut self, reward: &Reward<'_>) -> Result<()> {
-        self.items += 1;
-        self.tick.push(Some(reward.tick.into()));
-        self.value.push(Some(reward.value));
-        for source in &reward.sources {
-            self.sources += 1;
-            self.sender.push(source.sender.as_bytes())?;
-            self.source_value.push(Some(source.value));
-            self.confidence.push(Some(source.confidence));
-        }
-        self.source_ends.push(self.sources)
-    }
-}
-
-impl Column for Rewards {
-    fn take(&mut self, buffers: &mut Buffers) {
-        let mut taken = std::mem::take(self);
-        taken.ends.take(buffers);
-        buffers.push(None);
-        taken.tick.take(buffers);
-        taken.value.take(buffers);
-        taken.source_ends.take(buffers);
-        buffers.push(None);
-        taken.sender.take(buffers);
-        taken.source_value.take(buffers);
-        taken.confidence.take(buffers);
-    }
-}
-
-impl Messages {
-    fn push(&mut self, message: &Message<'_>) -> Result<()> {
-        self.items += 1;
-        self.sender.push(message.sender.as_bytes())?;
-        self.tick.push(Some(message.tick.into()));
-        self.kind.push(message.kind.as_bytes())?;
-        self.data.push(message.data)
-    }
-}
-
-impl Column for Messages {
-    fn take(&mut self, buffers: &mut Buffers) {
-        let mut taken = std::mem::take(self);
-        taken.ends.take(buffers);
-        buffers.push(None);
-        taken.sender.take(buffers);
-        taken.tick.take(buffers);
-        taken.kind.take(buffers);
-        taken.data.take(buffers);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Actor, SampleColumns};
+    use super::{Actor, Limits, Numbers, SampleColumns};
     use crate::error::Error;
     use crate::store::payload::Form;
 
     fn columns() -> SampleColumns {
         let actor = |name: &str, person| Actor { name: name.into(), class: "x".into(), person };
-        SampleColumns::new("t".into(), vec![actor("a", false), actor("b", true)])
+        let limits = Limits { rows: 4, bytes: 1 << 20 };
+        SampleColumns::new("t".into(), vec![actor("a", false), actor("b", true)], limits)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "one of the parsers that can fail")]
@@ -370,10 +326,10 @@ mod tests {
         assert_eq!(columns.rows, 3);
         assert_eq!((columns.summary.ticks, columns.summary.last_timestamp), (5, 9));
         assert_eq!(columns.summary.user, "ann");
-        let buffers = columns.take();
-        assert_eq!(buffers[2], Some(b"ttt".to_vec()));
+        assert_eq!(columns.take(), b"PAR1");
         // Timestamps: of actors, not of the environment.
-        assert_eq!(buffers[7], Some(vec![0b011]));
+        assert_eq!(columns.columns.timestamp, Numbers::of([Some(9), Some(9), None]));
+        assert!(columns.finish(&[]).unwrap().ends_with(b"PAR1"));
         assert_eq!(columns.rows, 0);
     }
 
@@ -392,8 +348,9 @@ mod tests {
             columns.add(&sample, parse).unwrap();
         }
         assert_eq!(parsed, 1);
-        // Of the data of observations: one byte for each sample, none for the second actor.
-        assert!(columns.take().contains(&Some(b"123".to_vec())));
+        // Two rows per sample, in row groups of four.
+        assert_eq!(columns.rows, 2);
+        assert!(columns.take().len() > 4);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The fields of a serialized protobuf message, in place.
+//! The fields of a serialized protobuf message, in place; and integers as such messages have them.
 
 use crate::error::{Error, Result};
 
@@ -106,6 +106,15 @@ pub fn integers(value: Value<'_>, mut each: impl FnMut(u64)) -> Result<()> {
     Ok(())
 }
 
+/// Appends an integer in groups of seven bits, the lowest first.
+pub fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7F {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
 /// The text of a string field.
 pub fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| malformed("a text that is not UTF-8"))
@@ -113,7 +122,19 @@ pub fn text(bytes: &[u8]) -> Result<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fields, Value, integers};
+    use super::{Fields, Value, integers, varint};
+
+    #[test]
+    fn varints_have_seven_bits_per_byte() {
+        for (value, expected) in [(0, &[0][..]), (127, &[127]), (300, &[0xAC, 2])] {
+            let mut bytes = vec![];
+            varint(&mut bytes, value);
+            assert_eq!(bytes, expected);
+        }
+        let mut bytes = vec![];
+        varint(&mut bytes, u64::MAX);
+        assert_eq!(bytes.len(), 10);
+    }
 
     #[test]
     fn fields_of_all_wire_types_are_read_in_order() {
