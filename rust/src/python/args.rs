@@ -138,10 +138,15 @@ pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
 
 /// The argument of this name, for `from_py_with`: a path as `os.fsdecode` takes it, or `TypeError`.
 pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    path_of("path", value)
+}
+
+/// A path as `os.fsdecode` takes it, or `TypeError` that names the argument.
+pub fn path_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     match call_python!(value.py(), "os", "fsdecode", (value,)) {
         Ok(text) => text.extract(),
         Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => {
-            Err(wrong_type("path", "a path", value))
+            Err(wrong_type(name, "a path", value))
         }
         Err(error) => Err(error),
     }

@@ -2,7 +2,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
+//! | `ReplayMemory`: construction, corrections, draws; its files | `memory`; `memory_files` |
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
 //! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
@@ -75,6 +75,7 @@ mod fork_guard;
 mod games;
 mod importance;
 mod memory;
+mod memory_files;
 mod memory_handle;
 mod memory_properties;
 mod memory_wait;
