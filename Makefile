@@ -139,6 +139,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/compression.py
 	$(BIN)/python benchmarks/storage.py --limit 512
+	$(BIN)/python benchmarks/prefetch.py
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
 	$(BIN)/python benchmarks/vector_env.py

@@ -1576,6 +1576,20 @@ def draw_cache(
         MemoryError: There is not enough memory.
     """
 
+def compress_cache(
+    memory: ReplayMemory, frames: list[npt.NDArray[np.uint8]] | list[bytes]
+) -> tuple[list[Any], int]:
+    """Compress the columns of a cache whose fields the memory compresses, where they get smaller.
+
+    Args:
+        memory: The memory.
+        frames: A buffer for each column, as `draw_cache` returns them without `pack`.
+
+    Returns:
+        The columns, as bytes where compressed, and a number that has a bit for each, the first one
+        lowest: whether it is compressed.
+    """
+
 def cache_layout(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False
 ) -> tuple[int, int, int]:
@@ -1639,6 +1653,8 @@ class CacheStore:
         sender: int = 0,
         layout: tuple[int, int] | None = None,
         next: int = 0,
+        compressed: int = 0,
+        max_frame: int = 0,
     ) -> bool:
         """Keep a cache without copying it: the store holds its frames.
 
@@ -1650,12 +1666,17 @@ class CacheStore:
             sender: 32-bit number of its client, for `stats`.
             layout: Cache flags and `frame_stack` that it was drawn with; None for those in force.
             next: Row to be given first; those before it were given already.
+            compressed: Which frames are compressed, as `compress_cache` returns it. Those are
+                decompressed, into as many bytes as the templates say.
+            max_frame: Bytes of the largest compressed column that is taken, when decompressed.
 
         Returns:
             Whether the layout is the one in force. If not, nothing is kept.
 
         Raises:
-            ValueError: Sizes disagree, or a weight is not a finite number >= 0. Nothing is kept.
+            ValueError: Sizes disagree, or a weight is not a finite number >= 0; or a compressed
+                column is damaged, has another size, or is of a field that the memory does not
+                compress. Nothing is kept.
             TypeError: A frame is not a buffer.
         """
     def held(self) -> tuple[list[tuple[int, float, int, int, list[bytes]]], _StoreStats]:

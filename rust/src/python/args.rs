@@ -1,6 +1,7 @@
 //! Plain arguments: each is read here, and named in the error when it is wrong.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::exit::call_python;
+use crate::replay::storage_folder::StorageFolder;
 
 pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());
@@ -150,6 +152,16 @@ pub fn path_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// The folder that the argument `storage` names.
+pub fn folder_of(
+    py: Python<'_>,
+    storage: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Arc<StorageFolder>>> {
+    let Some(given) = storage else { return Ok(None) };
+    let path = path_of("storage", given)?;
+    Ok(Some(py.detach(|| StorageFolder::open(&path))?))
 }
 
 /// 64 bits of the system's random source.

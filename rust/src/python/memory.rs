@@ -12,14 +12,13 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::python::args::{
-    Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, random,
-    seeded, sequences as sequences_flag, shown, size, text, wrong_type,
+    Normalize, absolute, allow_overcommit, folder_of, integer, normalize, nstep_return, number,
+    random, seeded, sequences as sequences_flag, shown, size, text, wrong_type,
 };
 use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
 use crate::python::compression::compression_args;
 use crate::python::exit::{call_python, python_code};
-use crate::python::memory_files::folder_of;
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
 use crate::python::rate_limiter::rate_limiter;

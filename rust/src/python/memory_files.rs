@@ -1,11 +1,10 @@
 //! The files of `cogrs.ReplayMemory`: what it saves and loads, and the folder that it keeps large fields in.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::python::args::{allow_overcommit, path, path_of};
+use crate::python::args::{allow_overcommit, folder_of, path};
 use crate::python::compression::compression_args;
 use crate::python::memory::{ReplayMemory, of_fields};
 use crate::python::memory_handle::LONG;
@@ -15,18 +14,7 @@ use crate::python::template::Template;
 use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::checkpoint_load::LoadOptions;
 use crate::replay::disk_use::DiskUse;
-use crate::replay::storage_folder::StorageFolder;
 use crate::spec::EntrySpec;
-
-/// The folder that the argument `storage` names.
-pub(super) fn folder_of(
-    py: Python<'_>,
-    storage: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Option<Arc<StorageFolder>>> {
-    let Some(given) = storage else { return Ok(None) };
-    let path = path_of("storage", given)?;
-    Ok(Some(py.detach(|| StorageFolder::open(&path))?))
-}
 
 impl ReplayMemory {
     /// What lies on disk; None of a memory without a folder.
@@ -38,6 +26,8 @@ impl ReplayMemory {
     }
 }
 
+// The signatures are those of the published interface.
+#[allow(clippy::needless_pass_by_value)]
 #[pymethods]
 impl ReplayMemory {
     #[doc = stub_doc!(ReplayMemory.storage)]
