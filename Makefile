@@ -144,6 +144,8 @@ coverage: setup $(VENV)/coverage.stamp ## measure the share of lines that tests 
 bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch.stamp)) ## run the benchmarks
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/compression.py
+	$(BIN)/python benchmarks/storage.py --limit 512
+	$(BIN)/python benchmarks/prefetch.py
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
 	$(BIN)/python benchmarks/vector_env.py

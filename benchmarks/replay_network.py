@@ -32,7 +32,10 @@ def serve(
 ) -> cogrs.ReplayMemoryServer:
     """A server with a worker of each kind."""
     templates = (state, np.int64(0), ZERO, ZERO, ZERO, ZERO, EMPTY)
-    server = cogrs.ReplayMemoryServer(*templates, 0, "tcp://127.0.0.1:*", n_caches, seed=1)
+    compress = settings.pop("compress", None)
+    server = cogrs.ReplayMemoryServer(
+        *templates, 0, "tcp://127.0.0.1:*", n_caches, seed=1, compress=compress
+    )
     server.rem.cache_size = cache_size
     for name, value in settings.items():
         setattr(server.rem, name, value)
@@ -44,6 +47,13 @@ def push(endpoints: tuple[str, str, str], steps: int) -> None:
     client = cogrs.ReplayMemoryClient(*endpoints, max_step=steps, seed=2)
     state = client.rem.state_buf
     states = np.zeros((steps, *state.shape), state.dtype)
+    if states.ndim == 3:
+        # Frames as those of games: a still background, and eight blocks that move.
+        rng = np.random.default_rng(0)
+        states[:, 20:30] = 87
+        for frame in states:
+            for row, column in rng.integers(0, 76, (8, 2)):
+                frame[row : row + 8, column : column + 8] = rng.integers(0, 256)
     zeros = np.zeros(steps, np.float32)
     info = np.zeros((steps, 0), np.float32)
     uniform = {"do_update_value": False, "do_update_weight": False}
@@ -138,7 +148,7 @@ def pushes(name: str, state: np.ndarray, cache_size: int, **settings: object) ->
             row = 4 + 2 * (state.nbytes * stack + 8 + 4 * 4)
             volume = rate * row * cache_size / 1e9
             report(f"{name}, {wire}", rate * cache_size, f"transitions/s ({rate:,.0f} caches/s)")
-            report(f"{name}, {wire}", volume, "GB/s")
+            report(f"{name}, {wire}", volume, "GB/s of uncompressed columns")
 
 
 def crowd(clients: int) -> None:
@@ -201,7 +211,10 @@ def main() -> None:
             rate = plain_rate(endpoint, 1 << 20)
             report(f"plain pyzmq, messages of 1 MiB, {wire}", rate * (1 << 20) / 1e9, "GB/s")
     pushes("small caches, 256 samples", np.zeros(4, np.float32), 256)
-    pushes("image caches, 64 samples", np.zeros((84, 84), np.uint8), 64, frame_stack=4)
+    image = np.zeros((84, 84), np.uint8)
+    pushes("image caches, 64 samples", image, 64, frame_stack=4)
+    compress = {"state": "lz4"}
+    pushes("image caches, 64 samples, lz4", image, 64, frame_stack=4, compress=compress)
     for clients in (4, 64):
         crowd(clients)
     batches("caches used again", 200, reuse_cache=True)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final, overload
 
 import numpy as np
@@ -326,7 +327,8 @@ class ReplayMemory(ReplayWriter):
             written.
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
-        allow_overcommit: Do not compare the size with the memory that the machine has available.
+        allow_overcommit: Do not compare sizes with the memory that the machine has available, or
+            the room on the disk.
         limiter: How many samples may be drawn for each entry inserted; None: any number. With one,
             `close_episode` and `add_episode` are where inserts wait, and `get_batch` and `sample`
             are where samples wait; `add_entry` never waits, and caches that a client draws from the
@@ -342,7 +344,12 @@ class ReplayMemory(ReplayWriter):
             It cannot be changed.
         max_bytes: Bytes that compressed values may take. Whichever is full first, `max_step` or
             these, evicts the oldest episode. None: as many as are available when the memory is
-            created.
+            created, with `storage` on the disk.
+        storage: Folder for large fields: state, action and info of more than 128 bytes, and what is
+            compressed. They lie in files there that have no names and end with the memory, and the
+            system keeps in memory what fits of them; so a memory can be larger than the machine's.
+            Only `save` keeps entries for later. The folder is created if its parent exists, and one
+            memory uses it at a time. None: all fields are in memory. It cannot be changed.
 
     All other keyword arguments are settings, described at the properties of the same names. They
     are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
@@ -356,9 +363,12 @@ class ReplayMemory(ReplayWriter):
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
             range, or `min_size` of the limiter exceeds `max_step`; a codec does not exist, or the
             field is not one that can be compressed: of 1 byte to 256 MiB; or not even one entry
-            fits into `max_bytes`.
+            fits into `max_bytes`; or `storage` is given and nothing would lie there.
+        OSError: `storage` cannot be written, or its file system has less room than `max_step`
+            entries can take there, `max_bytes` included, unless `allow_overcommit=True`.
+        RuntimeError: Another memory uses the folder `storage`.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than is
-            available, `max_bytes` included.
+            available, `max_bytes` included if there is no `storage`.
     """
 
     def __new__(
@@ -380,6 +390,7 @@ class ReplayMemory(ReplayWriter):
         recurrent_period: int = 1,
         compress: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
+        storage: str | bytes | os.PathLike[str] | None = None,
         priority_exponent: float = 0.5,
         mix_lambda: float = 1.0,
         frame_stack: int = 1,
@@ -507,14 +518,18 @@ class ReplayMemory(ReplayWriter):
     def max_bytes(self) -> int | None:
         """Bytes that compressed values may take; None where there is no such limit."""
     @property
+    def storage(self) -> Path | None:
+        """The folder that large fields lie in; None if they are in memory."""
+    @property
     def uuid(self) -> int:
         """32-bit number that names this memory."""
     @property
     def nbytes(self) -> int:
-        """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
+        """Bytes of memory for entries, weights, bookkeeping, if it is full of episodes of one step.
 
         Of compressed fields it is what they would take if all values compressed as those held do,
-        and at most `max_bytes`; of a memory without values what they take uncompressed.
+        and at most `max_bytes`; of a memory without values what they take uncompressed. What lies
+        in `storage` does not count: `stats().storage` has those bytes.
 
         With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
         two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
@@ -552,7 +567,10 @@ class ReplayMemory(ReplayWriter):
     def limiter(self) -> RateLimiter | None:
         """The rate limiter; None without one."""
     def stats(self) -> MemoryStats:
-        """Return figures of this moment: those of the rate limiter are in `.limiter`."""
+        """Return figures of this moment: `limiter` has those of the rate limiter.
+
+        `compression` has those of compressed fields, and `storage` those of the folder.
+        """
     def num_episode(self) -> int:
         """Closed episodes held now."""
     def __len__(self) -> int:
@@ -1090,7 +1108,9 @@ class ReplayMemory(ReplayWriter):
         """Write closed episodes, settings and the state of the random generator to a file.
 
         The rate limiter and its counts are saved too. Entries are streamed, and the file is
-        replaced only when it is complete. Open episodes are left out.
+        replaced only when it is complete. Open episodes are left out. What lies in `storage` is
+        copied by the system, without a checksum; where the file system can share blocks (XFS,
+        btrfs) and the file is on the same one, that takes no time and no room.
 
         Raises:
             OSError: The file cannot be written.
@@ -1102,6 +1122,9 @@ class ReplayMemory(ReplayWriter):
         *,
         allow_overcommit: bool = False,
         limiter: RateLimiter | Literal["file"] | None = "file",
+        compress: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
+        storage: str | bytes | os.PathLike[str] | None = None,
     ) -> ReplayMemory:
         """Create a memory from a file that `save` wrote, and continue where the saved one was.
 
@@ -1117,13 +1140,19 @@ class ReplayMemory(ReplayWriter):
                 one, or None for no limiter. Its counts go on from those in the file; a file without
                 counts counts as if its entries, final states left out, had just been inserted.
                 Seconds that were waited begin at 0.
+            compress: As of the constructor, whatever the file has; {} for no compression. None:
+                that of the file, with its `max_bytes`.
+            max_bytes: As of the constructor, with `compress`.
+            storage: As of the constructor, whether the saved memory had one or not.
 
         Raises:
-            OSError: The file cannot be read.
-            TypeError: `path` is not a path, or `limiter` not one of these.
+            OSError: The file cannot be read, or as the constructor.
+            TypeError: `path` is not a path, or another argument has the wrong type.
             ValueError: `save` did not write the file, or it is of another version or damaged; or a
-                field's dtype is one of ml_dtypes, which is not installed. The text says which.
-            MemoryError: As the constructor.
+                field's dtype is one of ml_dtypes, which is not installed; or as the constructor.
+                The text says which.
+            RuntimeError: As the constructor.
+            MemoryError: As the constructor, or the values take more than `max_bytes`.
         """
     def restore(
         self,
@@ -1134,12 +1163,12 @@ class ReplayMemory(ReplayWriter):
     ) -> None:
         """Replace all that this memory holds by a file that `save` wrote.
 
-        Open episodes are dropped. Until the call is complete both contents take memory, and after
-        an error nothing has changed. The uuid stays; ids are those of the file. Views of both are
-        kept: one that only this memory has, or with another exponent under settings="mine", gets
-        the weights of a new view. The rate limiter stays, with the counts of the file, or as if the
-        restored entries had just been inserted. `total_episodes` and `total_steps` never decrease:
-        they are those of the file if these are larger.
+        Open episodes are dropped. Until the call is complete both contents take memory, and room in
+        `storage`; after an error nothing has changed. The uuid stays; ids are those of the file.
+        Views of both are kept: one that only this memory has, or with another exponent under
+        settings="mine", gets the weights of a new view. The rate limiter stays, with the counts of
+        the file, or as if the restored entries had just been inserted. `total_episodes` and
+        `total_steps` never decrease: they are those of the file if these are larger.
 
         Args:
             path: The file, of a memory with the same templates, `max_step`, `compress` and
@@ -1149,7 +1178,7 @@ class ReplayMemory(ReplayWriter):
             allow_overcommit: As of the constructor.
 
         Raises:
-            OSError: The file cannot be read.
+            OSError: The file cannot be read, or the disk has no room for both contents.
             TypeError: `path` is not a path.
             ValueError: Settings differ, and `settings` is None: the text has all differences. Or
                 templates, `max_step`, `compress` or `max_bytes` differ, or as `load`.
@@ -1550,6 +1579,20 @@ def draw_cache(
         MemoryError: There is not enough memory.
     """
 
+def compress_cache(
+    memory: ReplayMemory, frames: list[npt.NDArray[np.uint8]] | list[bytes]
+) -> tuple[list[Any], int]:
+    """Compress the columns of a cache whose fields the memory compresses, where they get smaller.
+
+    Args:
+        memory: The memory.
+        frames: A buffer for each column, as `draw_cache` returns them without `pack`.
+
+    Returns:
+        The columns, as bytes where compressed, and a number that has a bit for each, the first one
+        lowest: whether it is compressed.
+    """
+
 def cache_layout(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False
 ) -> tuple[int, int, int]:
@@ -1613,6 +1656,8 @@ class CacheStore:
         sender: int = 0,
         layout: tuple[int, int] | None = None,
         next: int = 0,
+        compressed: int = 0,
+        max_frame: int = 0,
     ) -> bool:
         """Keep a cache without copying it: the store holds its frames.
 
@@ -1624,12 +1669,17 @@ class CacheStore:
             sender: 32-bit number of its client, for `stats`.
             layout: Cache flags and `frame_stack` that it was drawn with; None for those in force.
             next: Row to be given first; those before it were given already.
+            compressed: Which frames are compressed, as `compress_cache` returns it. Those are
+                decompressed, into as many bytes as the templates say.
+            max_frame: Bytes of the largest compressed column that is taken, when decompressed.
 
         Returns:
             Whether the layout is the one in force. If not, nothing is kept.
 
         Raises:
-            ValueError: Sizes disagree, or a weight is not a finite number >= 0. Nothing is kept.
+            ValueError: Sizes disagree, or a weight is not a finite number >= 0; or a compressed
+                column is damaged, has another size, or is of a field that the memory does not
+                compress. Nothing is kept.
             TypeError: A frame is not a buffer.
         """
     def held(self) -> tuple[list[tuple[int, float, int, int, list[bytes]]], _StoreStats]:

@@ -241,12 +241,15 @@ class Sizes(_message.Message):
     SEQUENCES_FIELD_NUMBER: _builtins.int
     RECURRENT_FIELD_NUMBER: _builtins.int
     COMPRESS_FIELD_NUMBER: _builtins.int
+    COMPRESSED_CACHES_FIELD_NUMBER: _builtins.int
     max_frame: _builtins.int
     """The largest frame that the server takes, in bytes."""
     ids: _builtins.bool
     """Whether caches have ids."""
     nstep: _builtins.bool
     """Whether caches have n-step returns."""
+    compressed_caches: _builtins.bool
+    """Whether the server takes caches with compressed frames."""
     @_builtins.property
     def templates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Template]:
         """state, action, reward, prob, value, qvest, info."""
@@ -276,10 +279,11 @@ class Sizes(_message.Message):
         sequences: Global___Sequences | None = ...,
         recurrent: Global___Recurrent | None = ...,
         compress: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        compressed_caches: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "compress", b"compress", "ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent", "_sequences", b"_sequences", "compress", b"compress", "compressed_caches", b"compressed_caches", "ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "recurrent", b"recurrent", "sequences", b"sequences", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__recurrent: _TypeAlias = _typing.Literal["recurrent"]  # noqa: Y015
     _WhichOneofArgType__recurrent: _TypeAlias = _typing.Literal["_recurrent", b"_recurrent"]  # noqa: Y015
@@ -554,6 +558,7 @@ class Cache(_message.Message):
     FRAME_STACK_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
     NSTEP_FIELD_NUMBER: _builtins.int
+    COMPRESSED_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
     """Samples."""
     weight_sum: _builtins.float
@@ -570,6 +575,10 @@ class Cache(_message.Message):
     """Whether ids follow the weights."""
     nstep: _builtins.bool
     """Whether n-step returns and their discounts follow those."""
+    compressed: _builtins.int
+    """Which of the frames behind the header are compressed, the first one lowest: those of fields that `Sizes.compress` names,
+    each as one block of LZ4 or frame of Zstandard. All rows have the sizes that they have uncompressed.
+    """
     def __init__(
         self,
         *,
@@ -580,10 +589,11 @@ class Cache(_message.Message):
         frame_stack: _builtins.int = ...,
         ids: _builtins.bool = ...,
         nstep: _builtins.bool = ...,
+        compressed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "nstep", b"nstep", "rows", b"rows", "template", b"template", "weight_sum", b"weight_sum"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compressed", b"compressed", "flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "nstep", b"nstep", "rows", b"rows", "template", b"template", "weight_sum", b"weight_sum"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

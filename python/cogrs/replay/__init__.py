@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         MemoryStats,
         ServerConnectionStats,
         ServerStats,
+        StorageStats,
         Tally,
     )
 
@@ -98,6 +99,7 @@ _HOMES = {
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
+    "StorageStats": "cogrs.replay.stats",
     "Tally": "cogrs.replay.stats",
     "Prefetcher": "cogrs.replay.prefetcher",
     "ReplayProxy": "cogrs.replay.proxy",
@@ -151,6 +153,7 @@ __all__ = [
     "Sequences",
     "ServerConnectionStats",
     "ServerStats",
+    "StorageStats",
     "Tally",
     "WeightedSample",
     "WeightedSequences",

@@ -126,8 +126,8 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
                 With `nstep`, `after` has to be at least `multi_step`, now and when that is set.
             recurrent: As of `ReplayMemory`, for the memories of clients too.
             recurrent_period: As of `ReplayMemory`.
-            compress: As of `ReplayMemory`, for the memories of clients too; caches are not
-                compressed.
+            compress: As of `ReplayMemory`, for the memories of clients too. These fields of caches
+                travel compressed, and are decompressed when they arrive.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 messages are encrypted, and clients and server prove to each other that they hold
                 their keys. Its workers and proxies, in other processes too, have the same pair.

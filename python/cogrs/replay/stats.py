@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 
 class Tally(NamedTuple):
@@ -70,16 +71,37 @@ class CompressionStats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StorageStats:
+    """Figures of what a memory has in a folder.
+
+    Attributes:
+        folder: The folder.
+        bytes: Bytes reserved on the disk.
+        expected: Bytes that a full memory takes there, if compressed values get as small as those
+            held.
+        in_memory: Bytes of compressed values that lie in memory: those of open episodes, and such
+            that their file had no room for.
+    """
+
+    folder: Path
+    bytes: int
+    expected: int
+    in_memory: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryStats:
     """Figures of a `ReplayMemory`.
 
     Attributes:
         limiter: Those of its rate limiter; None without a limiter.
         compression: Those of its compressed fields, by name.
+        storage: Those of the folder that large fields lie in; None without one.
     """
 
     limiter: LimiterStats | None
     compression: Mapping[str, CompressionStats] = field(default_factory=dict)
+    storage: StorageStats | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +196,7 @@ class ServerConnectionStats:
 def memory_stats(
     limiter: tuple[int, int, int, float, float, float] | None,
     compressed: Iterable[tuple[str, str, int, int, int]],
+    storage: tuple[Path, int, int, int] | None,
 ) -> MemoryStats:
     """Return the figures of a memory; those of its parts come in the order of their classes."""
     compression = {
@@ -186,8 +209,12 @@ def memory_stats(
         )
         for name, codec, values, raw, held in compressed
     }
+    on_disk = None
+    if storage is not None:
+        folder, held, expected, in_memory = storage
+        on_disk = StorageStats(folder=folder, bytes=held, expected=expected, in_memory=in_memory)
     if limiter is None:
-        return MemoryStats(limiter=None, compression=compression)
+        return MemoryStats(limiter=None, compression=compression, storage=on_disk)
     inserts, samples, removed, sample_wait, insert_wait, ratio = limiter
     return MemoryStats(
         limiter=LimiterStats(
@@ -199,6 +226,7 @@ def memory_stats(
             samples_per_insert=ratio,
         ),
         compression=compression,
+        storage=on_disk,
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from cogrs._core import cache_layout, draw_cache, start_ids
+from cogrs._core import cache_layout, compress_cache, draw_cache, start_ids
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.wire import SMALL_CACHE, digest_of, memory_like
 
@@ -33,6 +33,8 @@ class SyncedMemory:
         self.rem = memory_like(sizes, max_step, uuid, seed)
         self.ids = sizes.ids
         self.nstep = sizes.nstep
+        # A server of an earlier version takes plain columns only.
+        self._compresses = sizes.compressed_caches
         if self.ids:
             start_ids(self.rem, secrets.randbits(64))
         self.digest = digest_of(self.rem)  # of the templates
@@ -57,11 +59,13 @@ class SyncedMemory:
         self.check_settings()
         with contextlib.suppress(IndexError):
             return self._kept.pop()
-        drawn = draw_cache(self.rem, ids=self.ids, nstep=self.nstep, pack=SMALL_CACHE)
+        pack = 0 if self._compresses else SMALL_CACHE
+        drawn = draw_cache(self.rem, ids=self.ids, nstep=self.nstep, pack=pack)
         if drawn is None:
             return None
         rows, weight_sum, flags, frame_stack, frames = drawn
         self.check(flags, frame_stack, max(map(len, frames)))
+        sent, compressed = compress_cache(self.rem, frames) if self._compresses else (frames, 0)
         cache = pb.Cache(
             rows=rows,
             weight_sum=weight_sum,
@@ -70,8 +74,9 @@ class SyncedMemory:
             frame_stack=frame_stack,
             ids=self.ids,
             nstep=self.nstep,
+            compressed=compressed,
         )
-        return cache, frames
+        return cache, sent
 
     def keep_cache(self, cache: tuple[pb.Cache, Sequence[Any]]) -> None:
         """Keep a cache that was not sent for the next call, where its entries count as given."""

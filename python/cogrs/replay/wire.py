@@ -113,6 +113,7 @@ def sizes_of(
         sequences=None if sequences is None else pb.Sequences(**sequences),
         recurrent=_recurrent_of(memory),
         compress=memory.compress,
+        compressed_caches=bool(memory.compress),
     )
 
 

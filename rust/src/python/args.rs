@@ -1,6 +1,7 @@
 //! Plain arguments: each is read here, and named in the error when it is wrong.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::exit::call_python;
+use crate::replay::storage_folder::StorageFolder;
 
 pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());
@@ -138,13 +140,28 @@ pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
 
 /// The argument of this name, for `from_py_with`: a path as `os.fsdecode` takes it, or `TypeError`.
 pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    path_of("path", value)
+}
+
+/// A path as `os.fsdecode` takes it, or `TypeError` that names the argument.
+pub fn path_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     match call_python!(value.py(), "os", "fsdecode", (value,)) {
         Ok(text) => text.extract(),
         Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => {
-            Err(wrong_type("path", "a path", value))
+            Err(wrong_type(name, "a path", value))
         }
         Err(error) => Err(error),
     }
+}
+
+/// The folder that the argument `storage` names.
+pub fn folder_of(
+    py: Python<'_>,
+    storage: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Arc<StorageFolder>>> {
+    let Some(given) = storage else { return Ok(None) };
+    let path = path_of("storage", given)?;
+    Ok(Some(py.detach(|| StorageFolder::open(&path))?))
 }
 
 /// 64 bits of the system's random source.

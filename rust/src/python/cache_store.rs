@@ -14,6 +14,7 @@ use crate::python::args::{seeded, size};
 use crate::python::batch::copy_values;
 use crate::python::batch_kind::BatchKind;
 use crate::python::cache::frames;
+use crate::python::cache_compression::{Compressed, decompressed};
 use crate::python::cache_plan::CachePlan;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
@@ -157,7 +158,8 @@ impl CacheStore {
     }
 
     #[doc = stub_doc!(CacheStore.push)]
-    #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None, next=0))]
+    #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None, next=0, compressed=0,
+                        max_frame=0))]
     #[expect(clippy::too_many_arguments, reason = "those of Python")]
     fn push(
         &self,
@@ -168,6 +170,8 @@ impl CacheStore {
         sender: u32,
         layout: Option<(u32, usize)>,
         next: usize,
+        compressed: u64,
+        max_frame: usize,
     ) -> PyResult<bool> {
         self.handle.check_process()?;
         let settings = self.handle.settings();
@@ -175,7 +179,14 @@ impl CacheStore {
             return Ok(false);
         }
         let shape = self.shape(&settings)?;
-        let cache = Cache::new(&shape, rows, weight_sum, message_frames(frames)?)?;
+        let frames = match compressed {
+            0 => message_frames(frames)?,
+            bits => {
+                let by = Compressed { bits, max_frame };
+                decompressed(py, &self.handle, &settings, &shape, rows, frames, by)?
+            }
+        };
+        let cache = Cache::new(&shape, rows, weight_sum, frames)?;
         let oldest = self.with(py, shape, |store| {
             let oldest = store.push(cache, sender, Instant::now());
             store.resume_newest(next);

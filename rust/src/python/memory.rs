@@ -1,10 +1,9 @@
-//! `cogrs.ReplayMemory`: construction, corrections, draws, files.
+//! `cogrs.ReplayMemory`: construction, corrections, draws.
 //!
 //! Its read-only properties are in `memory_properties.rs`, its settings in `settings.rs`, its constructors for
-//! spaces of Gymnasium in `spaces.rs`, and the calls that write, which its base class has, in `writer.rs`.
+//! spaces of Gymnasium in `spaces.rs`, its files in `memory_files.rs`, and the calls that write, which its base class has, in `writer.rs`.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
@@ -13,8 +12,8 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::python::args::{
-    Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
-    seeded, sequences as sequences_flag, shown, size, text, wrong_type,
+    Normalize, absolute, allow_overcommit, folder_of, integer, normalize, nstep_return, number,
+    random, seeded, sequences as sequences_flag, shown, size, text, wrong_type,
 };
 use crate::python::batch::{self, DrawArgs};
 use crate::python::batch_kind::{BatchKind, ImportanceOptions};
@@ -22,7 +21,7 @@ use crate::python::compression::compression_args;
 use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
-use crate::python::rate_limiter::{LimiterOfFile, limiter_of_file, rate_limiter};
+use crate::python::rate_limiter::rate_limiter;
 use crate::python::sequence_plan::{SequenceKind, SequenceRow};
 use crate::python::sequences::{self, ShapeArgs};
 use crate::python::setting_value;
@@ -30,7 +29,6 @@ use crate::python::template::{Template, recurrent_args};
 use crate::python::view::ReplayView;
 use crate::python::wait::Side;
 use crate::python::writer::ReplayWriter;
-use crate::replay::checkpoint::{self, CheckpointFile};
 use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
@@ -49,7 +47,7 @@ pub struct ReplayMemory {
 }
 
 impl ReplayMemory {
-    fn assemble(
+    pub(super) fn assemble(
         memory: Memory,
         templates: [Template; FIELDS],
         recurrent: Option<Template>,
@@ -71,7 +69,7 @@ pub fn publish_through(memory: &Bound<'_, ReplayMemory>, publish: Py<PyAny>) -> 
     memory.get().publish.set(publish).map_err(taken)
 }
 
-fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIELDS]> {
+pub(super) fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIELDS]> {
     let made = Field::ALL.into_iter().map(value_of).collect::<PyResult<Vec<T>>>()?;
     made.try_into().map_err(|_| Error::State("an entry has seven fields".into()).into())
 }
@@ -97,10 +95,11 @@ impl ReplayMemory {
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
                         max_step, *, uuid=None, seed=None, allow_overcommit=false, limiter=None,
                         recurrent=None, recurrent_period=None, compress=None, max_bytes=None,
-                        **settings),
+                        storage=None, **settings),
            text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
                              max_step, *, uuid=None, seed=None, allow_overcommit=False, limiter=None, \
-                             recurrent=None, recurrent_period=1, compress=None, max_bytes=None, **settings)")]
+                             recurrent=None, recurrent_period=1, compress=None, max_bytes=None, \
+                             storage=None, **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -119,6 +118,7 @@ impl ReplayMemory {
         recurrent_period: Option<&Bound<'_, PyAny>>,
         compress: Option<&Bound<'_, PyAny>>,
         max_bytes: Option<&Bound<'_, PyAny>>,
+        storage: Option<&Bound<'_, PyAny>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
@@ -137,8 +137,10 @@ impl ReplayMemory {
         let limiter = limiter.map(rate_limiter).transpose()?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
         let compression = compression_args(&spec, compress, max_bytes)?;
+        let folder = folder_of(py, storage)?;
+        let folder = folder.as_ref();
         let mut memory = py.detach(|| {
-            Memory::with_parts(spec, compression, states, max_step, rng, allow_overcommit)
+            Memory::with_parts(spec, compression, states, folder, max_step, rng, allow_overcommit)
         })?;
         memory.set_settings(settings)?;
         memory.set_limiter(limiter)?;
@@ -319,51 +321,9 @@ impl ReplayMemory {
             )
         });
         let compressed = self.compressed_use(py)?;
-        call_python!(py, "cogrs.replay.stats", "memory_stats", (limiter, compressed))
-    }
-
-    #[doc = stub_doc!(ReplayMemory.save)]
-    fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
-        self.handle.call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
-    }
-
-    #[doc = stub_doc!(ReplayMemory.load)]
-    #[staticmethod]
-    #[pyo3(signature = (path, *, allow_overcommit=false, limiter=LimiterOfFile::File),
-           text_signature = "(path, *, allow_overcommit=False, limiter='file')")]
-    fn load(
-        py: Python<'_>,
-        #[pyo3(from_py_with = path)] path: PathBuf,
-        #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
-        #[pyo3(from_py_with = limiter_of_file)] limiter: LimiterOfFile,
-    ) -> PyResult<Py<Self>> {
-        let saved = py.detach(|| CheckpointFile::open(&path))?;
-        let templates =
-            of_fields(|field| Template::saved(py, field.name(), &saved.fields()[field.index()]))?;
-        let uuid = saved.uuid();
-        let mut memory = py.detach(|| saved.load(allow_overcommit))?;
-        if let LimiterOfFile::Given(limiter) = limiter {
-            memory.set_limiter(limiter)?;
-        }
-        let states = memory.recurrent_spec();
-        let recurrent = states.map(|states| Template::saved(py, "recurrent", &states.field));
-        Py::new(py, Self::assemble(memory, templates, recurrent.transpose()?, uuid))
-    }
-
-    #[doc = stub_doc!(ReplayMemory.restore)]
-    #[pyo3(signature = (path, settings=None, *, allow_overcommit=false))]
-    fn restore(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = path)] path: PathBuf,
-        settings: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
-    ) -> PyResult<()> {
-        let settings = setting_value::settings_of(settings)?;
-        self.handle.check_process()?;
-        let saved = py.detach(|| CheckpointFile::open(&path))?;
-        self.handle.check_file(&saved, settings)?;
-        self.handle.replace(py, |memory| memory.restore_from(saved, settings, allow_overcommit))
+        let storage =
+            self.disk_use(py)?.map(|used| (used.folder, used.bytes, used.expected, used.in_memory));
+        call_python!(py, "cogrs.replay.stats", "memory_stats", (limiter, compressed, storage))
     }
 
     #[doc = stub_doc!(ReplayMemory.view)]

@@ -5,6 +5,7 @@
 //! within it, or alone and briefly. Counters are stored under the lock and read without it, so that properties
 //! answer at once while other threads sample.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
@@ -42,6 +43,8 @@ pub struct MemoryHandle {
     recurrent_period: usize,
     /// The sequences that caches hold; transitions where it is not set.
     pub cache_sequences: OnceLock<CacheSequences>,
+    /// Where large fields lie that are on disk; it never changes.
+    pub folder: Option<PathBuf>,
     /// Which fields are compressed; it never changes.
     pub compression: Option<Compression>,
     settings: Mutex<Arc<Settings>>,
@@ -66,6 +69,7 @@ impl MemoryHandle {
             settings: Mutex::new(Arc::clone(memory.settings())),
             settings_version: AtomicU64::new(0),
             counters: Counters::of(&memory),
+            folder: memory.folder().map(|folder| folder.path().to_owned()),
             compression: memory.compression().cloned(),
             limiter: memory.limiter().copied(),
             changed: Condvar::new(),

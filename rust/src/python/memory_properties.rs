@@ -11,6 +11,7 @@ use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{Counters, LONG};
 use crate::python::rate_limiter::RateLimiter;
 use crate::replay::compression::Compression;
+use crate::replay::disk_use::DiskUse;
 use crate::spec::{Field, shape_text};
 
 macro_rules! templates {
@@ -110,7 +111,10 @@ impl ReplayMemory {
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.check_process()?;
         let compressed = self.compressed_use(py)?;
-        let text = self.describe(&compressed).map_err(|error| Error::State(error.to_string()))?;
+        let disk = self.disk_use(py)?;
+        let text = self
+            .describe(&compressed, disk.as_ref())
+            .map_err(|error| Error::State(error.to_string()))?;
         call_python!(py, "builtins", "print", (text,)).map(drop)
     }
 
@@ -135,7 +139,11 @@ impl ReplayMemory {
         Ok(&self.handle.counters)
     }
 
-    fn describe(&self, compressed: &[CompressedUse]) -> Result<String, std::fmt::Error> {
+    fn describe(
+        &self,
+        compressed: &[CompressedUse],
+        disk: Option<&DiskUse>,
+    ) -> Result<String, std::fmt::Error> {
         macro_rules! lines {
             ($text:ident, $format:literal, $of:expr, $($name:ident)*) => {$(
                 writeln!($text, concat!("  {}: ", $format), stringify!($name), $of.$name)?;
@@ -155,6 +163,11 @@ impl ReplayMemory {
         let nbytes = self.handle.counters.nbytes();
         let at_most = if compressed.is_empty() { "at most" } else { "expected" };
         writeln!(text, "  nbytes: {nbytes} ({at_most}, with episodes of one step)")?;
+        if let Some(DiskUse { folder, bytes, expected, in_memory }) = disk {
+            let folder = folder.display();
+            writeln!(text, "  storage: {folder}, {bytes} bytes of at most {expected} on disk")?;
+            writeln!(text, "  compressed in memory: {in_memory} bytes")?;
+        }
         for (name, codec, values, raw_bytes, bytes) in compressed {
             let ratio = *raw_bytes as f64 / (*bytes).max(1) as f64;
             writeln!(

@@ -2,7 +2,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
+//! | `ReplayMemory`: construction, corrections, draws; its files | `memory`; `memory_files` |
 //! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
 //! | its constructors for spaces of Gymnasium | `spaces` |
 //! | its lock, and the counters that are read without it; waits for a change | `memory_handle`; `memory_wait` |
@@ -16,7 +16,7 @@
 //! | `RateLimiter` | `rate_limiter` |
 //! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
-//! | what the rows of caches are; the sequences among them | `cache_plan`; `cache_sequences` |
+//! | what the rows of caches are; the sequences among them; columns that travel compressed | `cache_plan`; `cache_sequences`; `cache_compression` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
 //! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
@@ -60,6 +60,7 @@ mod batch_kind;
 mod batch_plan;
 mod block;
 mod cache;
+mod cache_compression;
 mod cache_plan;
 mod cache_sequences;
 mod cache_store;
@@ -76,6 +77,7 @@ mod games;
 mod importance;
 mod journal_frames;
 mod memory;
+mod memory_files;
 mod memory_handle;
 mod memory_properties;
 mod memory_wait;
@@ -108,6 +110,8 @@ use pyo3::prelude::*;
 mod core_module {
     #[pymodule_export]
     use super::cache::{cache_layout, cache_sequences, draw_cache, set_cache_sequences, start_ids};
+    #[pymodule_export]
+    use super::cache_compression::compress_cache;
     #[pymodule_export]
     use super::cache_store::CacheStore;
     #[pymodule_export]

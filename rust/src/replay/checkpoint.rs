@@ -8,40 +8,39 @@
 //!     base and weight (f32) of each entry; with max_times_sampled its count of draws (u32); for each view its weight (f32)
 //!     and with a limit its count; then all rows of each column; native-endian; of each compressed field its frames
 //! checksum of all those (u32)
+//! of a memory with a folder: each file there, from the next multiple of 64 KiB on
 //! ```
 //!
 //! Parts have names. A memory that lacks what a part is about has none of it, and a file with a part of another name is of a
 //! later version.
 //!
-//! Entries are streamed between the file and the slots, never copied whole. A file is written under another name
+//! Entries are streamed between the file and the slots, never copied whole. What lies in a folder is copied by the system, which
+//! takes no time where it can share blocks between files, and has no checksum therefore. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use crc32fast::Hasher;
 use rand::Rng;
 
 use crate::error::{Error, Result};
-use crate::replay::checkpoint_entries::{read_frames, write_entries};
+use crate::replay::checkpoint_columns::{ColumnsRecord, Regions, write_regions};
+use crate::replay::checkpoint_entries::write_entries;
 use crate::replay::checkpoint_header::{
-    COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER, MemoryRecord, VIEWS, ViewRecords,
-    header, numbers_per_entry, parts, read_header,
+    COLUMNS, COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER, MemoryRecord, VIEWS,
+    ViewRecords, header, numbers_per_entry, parts, read_header,
 };
 use crate::replay::compression::Compression;
 use crate::replay::entry_weight::EntryWeight;
-use crate::replay::episode::{Bootstrap, Ending};
-use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::{Limited, RateLimiter};
 use crate::replay::recurrent::RecurrentSpec;
 use crate::replay::replaced_file::{resolve, temporary_file_in};
-use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::sequence_parts::SequenceParts;
 use crate::replay::settings::Settings;
-use crate::replay::sum_tree::leaf;
+use crate::replay::storage_folder::keep_in_place;
 use crate::replay::view::ViewSettings;
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
@@ -51,7 +50,7 @@ const VERSION: u32 = 5;
 /// Version 4 is without samplers, counts of draws, and parts.
 const OLDEST_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
-const CHECKSUM: usize = 4;
+pub(super) const CHECKSUM: usize = 4;
 /// No real header is that large: it has a dozen bytes per episode.
 const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
@@ -67,6 +66,10 @@ pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let mut temporary = temporary_file_in(parent).map_err(failed)?;
+    if memory.folder().is_some() {
+        // Blocks are shared only with a file that is written likewise.
+        keep_in_place(temporary.as_file());
+    }
     write(memory, &header, temporary.as_file_mut()).map_err(failed)?;
     if let Some(mode) = mode {
         temporary.as_file().set_permissions(mode).map_err(failed)?;
@@ -93,24 +96,27 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
     out.write_all(&checksum.finalize().to_le_bytes())?;
     out.flush()?;
     drop(out);
+    write_regions(memory, file)?;
     file.sync_all()
 }
 
 /// An open file whose header has been checked.
 #[derive(Debug)]
 pub struct CheckpointFile {
-    path: String,
-    memory: MemoryRecord,
-    settings: Vec<Settings>,
-    episodes: Vec<EpisodeRecord>,
-    largest: f64,
-    views: ViewRecords,
-    limited: Option<Limited>,
-    sequences: SequenceParts,
+    pub(super) path: String,
+    pub(super) memory: MemoryRecord,
+    pub(super) settings: Vec<Settings>,
+    pub(super) episodes: Vec<EpisodeRecord>,
+    pub(super) largest: f64,
+    pub(super) views: ViewRecords,
+    pub(super) limited: Option<Limited>,
+    pub(super) sequences: SequenceParts,
     /// The codecs of its compressed fields, and the bytes of their frames.
-    compression: CompressionRecord,
-    is_v3: bool,
-    payload: BufReader<File>,
+    pub(super) compression: CompressionRecord,
+    /// Where columns lie that were files in a folder.
+    pub(super) regions: Regions,
+    pub(super) is_v3: bool,
+    pub(super) payload: BufReader<File>,
 }
 
 impl CheckpointFile {
@@ -163,17 +169,19 @@ impl CheckpointFile {
         let mut views = ViewRecords::new();
         let mut limited = None;
         let mut compression = CompressionRecord::default();
+        let mut columns = None;
         let sequences = SequenceParts::take(&mut parts).map_err(|why| refused(&why))?;
         for (name, part) in &parts {
             match name.as_str() {
                 VIEWS => views = postcard::from_bytes(part).map_err(unreadable)?,
+                COLUMNS => columns = Some(postcard::from_bytes(part).map_err(unreadable)?),
                 COMPRESSION => compression = postcard::from_bytes(part).map_err(unreadable)?,
                 LIMITER => limited = Some(postcard::from_bytes(part).map_err(unreadable)?),
                 _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
             }
         }
         let is_v3 = version == 3;
-        let file = Self {
+        let mut file = Self {
             path: name,
             memory,
             settings,
@@ -183,19 +191,21 @@ impl CheckpointFile {
             limited,
             sequences,
             compression,
+            regions: Regions::default(),
             is_v3,
             payload,
         };
-        file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
+        file.regions = file.check(columns, PREFIX as u64 + length + CHECKSUM as u64, size)?;
         Ok(file)
     }
 
-    fn refused(&self, why: &str) -> Error {
+    pub(super) fn refused(&self, why: &str) -> Error {
         Error::value(&self.path, "a saved replay memory", why)
     }
 
-    /// Checks that the header agrees with itself and with the bytes that follow it.
-    fn check(&self, payload: u64) -> Result<()> {
+    /// Checks that the header agrees with itself and with the bytes that follow it, from `start` to `end`. Returns the regions
+    /// of columns.
+    fn check(&self, columns: Option<ColumnsRecord>, start: u64, end: u64) -> Result<Regions> {
         let Self { memory, settings, episodes, .. } = self;
         if memory.little_endian != cfg!(target_endian = "little") {
             return Err(self.refused("a file from a machine with another byte order"));
@@ -211,7 +221,11 @@ impl CheckpointFile {
             return Err(self.refused("a compression that contradicts itself"));
         }
         let compressed: usize = compression.fields().map(|(field, _)| spec[field].nbytes()).sum();
-        let plain = spec.entry_size() - compressed;
+        let in_files = columns.as_ref().map_or(Some(0), |columns| columns.row(&spec, compression));
+        let Some(in_files) = in_files else {
+            return Err(self.refused("columns that contradict themselves"));
+        };
+        let plain = spec.entry_size() - compressed - in_files;
         let row = (plain + size_of::<EntryWeight>() + numbers) as u64;
         let lengths = episodes.iter().map(|record| (record.length, record.final_state));
         let actions =
@@ -221,9 +235,16 @@ impl CheckpointFile {
             .checked_mul(row)
             .zip(states)
             .and_then(|(rows, states)| rows.checked_add(states)?.checked_add(*frames));
-        if size.and_then(|size| size.checked_add(CHECKSUM as u64)) != Some(payload) {
+        let size = size.and_then(|size| size.checked_add(start)?.checked_add(CHECKSUM as u64));
+        let lengths = episodes.iter().map(|record| record.length);
+        let regions = match (columns, size) {
+            (_, None) => None,
+            (None, Some(size)) => (size == end).then(Regions::default),
+            (Some(columns), Some(size)) => columns.regions(&spec, compression, lengths, size, end),
+        };
+        let Some(regions) = regions else {
             return Err(self.refused("a file that was cut short or added to"));
-        }
+        };
         let serials = episodes.iter().map(|record| record.serial);
         // Serial numbers share an id with a step, and all ids stay below 2^63.
         let step_bits = u64::BITS - memory.max_step.leading_zeros();
@@ -256,7 +277,7 @@ impl CheckpointFile {
         if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
-        Ok(())
+        Ok(regions)
     }
 
     /// dtype and shape of each field.
@@ -297,142 +318,5 @@ impl CheckpointFile {
     /// The uuid of the memory that was saved.
     pub fn uuid(&self) -> u32 {
         self.memory.uuid
-    }
-
-    /// Reads the memory. Fails as [`Self::open`] and [`Memory::new`] do.
-    pub fn load(mut self, overcommit: bool) -> Result<Memory> {
-        let spec = EntrySpec::new(self.memory.fields.clone())?;
-        let max_step = self.memory.max_step as usize;
-        let (rng, recurrent) = (self.memory.rng.clone(), self.sequences.recurrent.clone());
-        let mut memory = Memory::with_parts(
-            spec,
-            self.compression.0.clone(),
-            recurrent,
-            max_step,
-            rng,
-            overcommit,
-        )?;
-        let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
-        memory.set_settings(Settings::clone(&settings[0]))?;
-        for (view, largest) in &self.views {
-            let key = memory.add_view(view.clone())?;
-            let at = memory.position_of_view(key)?;
-            memory.views[at].largest = *largest;
-        }
-        let mut checksum = Hasher::new();
-        for record in std::mem::take(&mut self.episodes) {
-            // A memory of an earlier version may have held more episodes without entries.
-            if record.length == 0 && memory.empty == EMPTY_EPISODES {
-                continue;
-            }
-            let ending = Ending {
-                settings: Arc::clone(&settings[record.settings as usize]),
-                values: record.values,
-                weights: record.weights,
-                bootstrap: record.bootstrap.as_deref().map(Bootstrap::from_slice),
-                final_state: record.final_state,
-            };
-            let index = memory.restore(record.serial, record.length as usize, ending);
-            self.read(&mut memory, index, &mut checksum)?;
-            if self.is_v3 {
-                memory.weigh_borders(index);
-            }
-        }
-        let mut expected = [0; CHECKSUM];
-        self.fill(&mut expected)?;
-        if checksum.finalize().to_le_bytes() != expected {
-            return Err(self.refused("a file with damaged entries"));
-        }
-        memory.next_serial = self.memory.next_serial;
-        memory.totals = self.memory.totals;
-        memory.largest = self.largest;
-        // The same object, which episodes share.
-        memory.settings = Arc::clone(&settings[0]);
-        memory.mask_borders();
-        memory.limited = self.limited;
-        memory.recount_removed();
-        if !std::mem::take(&mut self.sequences).restore(&mut memory)? {
-            return Err(self.refused("a file with anchors that are not those of its episodes"));
-        }
-        Ok(memory)
-    }
-
-    fn read(&mut self, memory: &mut Memory, index: u32, checksum: &mut Hasher) -> Result<()> {
-        let pieces: Vec<_> = memory.episodes[index as usize].pieces().collect();
-        for slots in pieces.iter().cloned() {
-            let weights: &mut [f32] = bytemuck::cast_slice_mut(&mut memory.weights[slots]);
-            self.fill(bytemuck::cast_slice_mut(weights))?;
-            checksum.update(bytemuck::cast_slice(weights));
-            if weights.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
-                return Err(self.refused("a file with a weight that is not a finite number >= 0"));
-            }
-        }
-        let all: Vec<usize> = pieces.iter().cloned().flatten().collect();
-        if memory.index.limit() > 0 {
-            self.read_counts(&mut memory.index, &all, checksum)?;
-        }
-        for view in &mut memory.views {
-            for &slot in &all {
-                let weight = f32::from_ne_bytes(self.number(checksum)?);
-                if !(weight.is_finite() && weight >= 0.0) {
-                    let why = "a file with a weight that is not a finite number >= 0";
-                    return Err(self.refused(why));
-                }
-                view.index.set_run(slot, std::iter::once(leaf(weight, false)));
-            }
-            if view.index.limit() > 0 {
-                self.read_counts(&mut view.index, &all, checksum)?;
-            }
-        }
-        for column in 0..memory.storage.columns() {
-            for slots in pieces.iter().cloned() {
-                let rows = memory.storage.rows_mut(column, slots);
-                self.fill(rows)?;
-                checksum.update(rows);
-            }
-        }
-        read_frames(memory, index, &mut self.compression.1, |bytes| {
-            self.payload
-                .read_exact(bytes)
-                .map_err(|error| Error::file(Path::new(&self.path), &error))?;
-            checksum.update(bytes);
-            Ok(())
-        })
-        .map_err(|error| match error {
-            Error::State(why) => self.refused(&why),
-            other => other,
-        })?;
-        memory.restore_states(index, |bytes| {
-            self.fill(bytes)?;
-            checksum.update(bytes);
-            Ok(())
-        })
-    }
-
-    fn read_counts(
-        &mut self,
-        index: &mut SamplingIndex,
-        slots: &[usize],
-        checksum: &mut Hasher,
-    ) -> Result<()> {
-        for &slot in slots {
-            let count = u32::from_ne_bytes(self.number(checksum)?);
-            if count > index.limit() {
-                return Err(self.refused("a file with an entry drawn more often than allowed"));
-            }
-            index.set_times_sampled(slot, count);
-        }
-        Ok(())
-    }
-
-    fn number(&mut self, checksum: &mut Hasher) -> Result<[u8; 4]> {
-        let mut number = [0; 4];
-        self.fill(&mut number)?;
-        checksum.update(&number);
-        Ok(number)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
-        self.payload.read_exact(bytes).map_err(|error| Error::file(Path::new(&self.path), &error))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
+use crate::replay::checkpoint_columns::columns_record;
 use crate::replay::checkpoint_entries::frames_size;
 use crate::replay::compression::Compression;
 use crate::replay::episode::Totals;
@@ -27,6 +28,9 @@ pub const LIMITER: &str = "limiter";
 /// The part with the codecs of compressed fields, and the bytes that follow of those.
 pub const COMPRESSION: &str = "compression";
 pub type CompressionRecord = (Compression, u64);
+
+/// The part with the regions of a memory with a folder, a [`crate::replay::checkpoint_columns::ColumnsRecord`].
+pub const COLUMNS: &str = "columns";
 
 /// The part with the views: settings, and the largest weight that each gave.
 pub const VIEWS: &str = "views";
@@ -126,6 +130,9 @@ pub fn parts(memory: &Memory) -> postcard::Result<Parts> {
     if let Some(compression) = memory.compression() {
         let record: CompressionRecord = (compression.clone(), frames_size(memory));
         parts.push((COMPRESSION.into(), postcard::to_stdvec(&record)?));
+    }
+    if let Some(record) = columns_record(memory) {
+        parts.push((COLUMNS.into(), postcard::to_stdvec(&record)?));
     }
     if let Some(limited) = &memory.limited {
         parts.push((LIMITER.into(), postcard::to_stdvec(limited)?));

@@ -96,8 +96,16 @@ impl Codec {
         written.filter(|&written| written > 0 && written < value.len())
     }
 
+    /// A value compressed alone; None where it would not be smaller.
+    pub fn pack(self, value: &[u8]) -> Option<Vec<u8>> {
+        let mut out = vec![0; Self::bound(value.len())];
+        let written = self.compress(value, &mut out)?;
+        out.truncate(written);
+        Some(out)
+    }
+
     /// Decompresses into a buffer of the value's size. Fails when the bytes are not those of such a value.
-    pub(super) fn decompress(self, bytes: &[u8], out: &mut [u8]) -> io::Result<()> {
+    pub fn decompress(self, bytes: &[u8], out: &mut [u8]) -> io::Result<()> {
         let written = match self.algorithm {
             Algorithm::Lz4 => lzzzz::lz4::decompress(bytes, out).map_err(io::Error::other)?,
             Algorithm::Zstd { .. } => DECOMPRESSOR.with_borrow_mut(|made| {

@@ -6,17 +6,19 @@
 //! kind (2 bits) and size (30 bits) of the frame; of a delta frame how many bytes its key frame lies before it (u32); bytes
 //! ```
 //!
-//! A group lies in one chunk. A chunk that is large enough gets no further group.
+//! A group lies in one chunk. A chunk that is large enough gets no further group, and moves to the file of a memory with a
+//! folder.
 
 use crate::error::{Error, Result};
 use crate::replay::codec::Codec;
-use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GroupState, combine};
+use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GROUP, GroupState, combine};
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::value_heap::{HeapChunk, ValueHeap};
 
 use slab::Slab;
 
 /// Bytes of a chunk, unless a single group takes more.
-const CHUNK: usize = 64 << 10;
+pub(super) const CHUNK: usize = 64 << 10;
 
 /// Bytes of a value at most: sizes of frames have 30 bits, and offsets of all frames of a group 32.
 pub const MAX_VALUE: usize = 1 << 28;
@@ -47,6 +49,13 @@ struct FrameLog {
     state: GroupState,
 }
 
+/// The bytes of a chunk.
+#[derive(Debug)]
+enum Chunk {
+    Memory(Vec<u8>),
+    File(HeapChunk),
+}
+
 /// The values of a field.
 #[derive(Debug)]
 pub(super) struct CompressedColumn {
@@ -55,7 +64,11 @@ pub(super) struct CompressedColumn {
     pub size: usize,
     /// Where the frame of each slot begins: the chunk, and the offset there.
     frames: MappedArray<u64>,
-    chunks: Slab<Vec<u8>>,
+    chunks: Slab<Chunk>,
+    /// Where chunks lie that get no further groups, in a memory with a folder.
+    heap: Option<ValueHeap>,
+    /// Chunks that get further ones.
+    unsealed: u64,
     /// By the index of the episode.
     logs: Vec<FrameLog>,
     values: u64,
@@ -64,10 +77,11 @@ pub(super) struct CompressedColumn {
 }
 
 impl CompressedColumn {
-    pub fn new(codec: Codec, size: usize, slots: usize) -> Result<Self> {
+    pub fn new(codec: Codec, size: usize, slots: usize, heap: Option<ValueHeap>) -> Result<Self> {
         let (chunks, logs) = (Slab::new(), Vec::new());
         let frames = MappedArray::new(slots)?;
-        Ok(Self { codec, size, frames, chunks, logs, values: 0, bytes: 0, open_bytes: 0 })
+        let (unsealed, values, bytes, open_bytes) = (0, 0, 0, 0);
+        Ok(Self { codec, size, frames, chunks, heap, unsealed, logs, values, bytes, open_bytes })
     }
 
     /// Bytes that a value takes at most.
@@ -123,20 +137,23 @@ impl CompressedColumn {
         let head = if kind.is_key() { FRAME_HEAD / 2 } else { FRAME_HEAD };
         let needed = head + frame.len();
         self.log(index);
-        let log = &mut self.logs[index as usize];
-        let full = |chunk: &u32| self.chunks[*chunk as usize].len() + needed > CHUNK;
-        let number = match log.chunks.last() {
+        let full = |chunk: &u32| self.chunk(*chunk as usize).len() + needed > CHUNK;
+        let number = match self.logs[index as usize].chunks.last() {
             Some(&last) if !(kind.is_key() && full(&last)) => last,
             last => {
                 if let Some(&last) = last {
-                    self.chunks[last as usize].shrink_to_fit();
+                    self.seal(last);
                 }
-                let made = self.chunks.insert(Vec::new()) as u32;
-                log.chunks.push(made);
+                let made = self.chunks.insert(Chunk::Memory(Vec::new())) as u32;
+                self.unsealed += 1;
+                self.logs[index as usize].chunks.push(made);
                 made
             }
         };
-        let chunk = &mut self.chunks[number as usize];
+        let log = &mut self.logs[index as usize];
+        let Chunk::Memory(chunk) = &mut self.chunks[number as usize] else {
+            unreachable!("a chunk that gets a frame lies in memory")
+        };
         if chunk.len() + needed > CHUNK {
             chunk.reserve_exact(needed);
         }
@@ -156,6 +173,60 @@ impl CompressedColumn {
         u64::from(number) << 32 | start as u64
     }
 
+    /// Puts a chunk that gets no further frames where it stays.
+    fn seal(&mut self, number: u32) {
+        self.unsealed -= 1;
+        let Chunk::Memory(bytes) = &mut self.chunks[number as usize] else { return };
+        match self.heap.as_mut().and_then(|heap| heap.put(bytes)) {
+            Some(chunk) => self.chunks[number as usize] = Chunk::File(chunk),
+            None => bytes.shrink_to_fit(),
+        }
+    }
+
+    /// Reserves room in the file for `count` further values of so many bytes. Fails with [`Error::File`].
+    pub fn reserve(&mut self, bytes: u64, count: u64) -> Result<()> {
+        let Some(heap) = &mut self.heap else { return Ok(()) };
+        heap.reserve((self.bytes - heap.held).saturating_add(bytes), self.unsealed + count)
+    }
+
+    pub fn heap(&self) -> Option<&ValueHeap> {
+        self.heap.as_ref()
+    }
+
+    #[inline]
+    fn chunk(&self, number: usize) -> &[u8] {
+        match (&self.chunks[number], &self.heap) {
+            (Chunk::Memory(bytes), _) => bytes,
+            (Chunk::File(chunk), Some(heap)) => heap.get(*chunk),
+            (Chunk::File(_), None) => &[],
+        }
+    }
+
+    /// The chunks of an episode: the bytes of each, and where they lie in the file.
+    pub fn chunks_of(&self, index: u32) -> impl Iterator<Item = (&[u8], Option<u64>)> {
+        let chunks = self.logs.get(index as usize).into_iter().flat_map(|log| &log.chunks);
+        chunks.map(|&number| match (&self.chunks[number as usize], &self.heap) {
+            (Chunk::File(chunk), Some(heap)) => (heap.get(*chunk), Some(heap.offset(*chunk))),
+            _ => (self.chunk(number as usize), None),
+        })
+    }
+
+    /// Has the system begin to read the frames at some places, in the order in which they lie.
+    pub fn read_ahead(&self, places: impl Iterator<Item = u64>) {
+        let Some(heap) = &self.heap else { return };
+        let mean = self.bytes.checked_div(self.values).unwrap_or(0) as usize;
+        let group = if self.codec.delta { GROUP as usize } else { 1 };
+        for at in places.map(FrameRef) {
+            if let Chunk::File(chunk) = self.chunks[at.chunk()] {
+                heap.read_ahead(
+                    chunk,
+                    at.offset().saturating_sub(mean * (group - 1)),
+                    mean * group,
+                );
+            }
+        }
+    }
+
     /// Says that an episode gets no further values.
     pub fn close(&mut self, index: u32) {
         let Some(log) = self.logs.get_mut(index as usize) else { return };
@@ -163,15 +234,20 @@ impl CompressedColumn {
         log.is_closed = true;
         self.open_bytes -= log.bytes;
         if let Some(&last) = log.chunks.last() {
-            self.chunks[last as usize].shrink_to_fit();
+            self.seal(last);
         }
     }
 
     /// Drops the values of an episode.
     pub fn forget(&mut self, index: u32) {
         let Some(log) = self.logs.get_mut(index as usize).map(std::mem::take) else { return };
+        self.unsealed -= u64::from(!log.is_closed && !log.chunks.is_empty());
         for chunk in log.chunks {
-            self.chunks.remove(chunk as usize);
+            if let (Chunk::File(chunk), Some(heap)) =
+                (self.chunks.remove(chunk as usize), &mut self.heap)
+            {
+                heap.give_back(chunk);
+            }
         }
         self.values -= log.values;
         self.bytes -= log.bytes;
@@ -181,7 +257,7 @@ impl CompressedColumn {
     /// The kind and the bytes of the frame in a slot.
     pub fn frame(&self, slot: usize) -> (FrameKind, &[u8]) {
         let at = FrameRef(self.frames[slot]);
-        let chunk = &self.chunks[at.chunk()];
+        let chunk = self.chunk(at.chunk());
         let head = FrameHead::at(chunk, at.offset());
         (head.kind, &chunk[head.start..head.end])
     }
@@ -248,7 +324,7 @@ impl FrameReader<'_> {
         if self.at == Some(wanted) {
             return &self.value;
         }
-        let chunk = &column.chunks[wanted.chunk()][..];
+        let chunk = column.chunk(wanted.chunk());
         let head = FrameHead::at(chunk, wanted.offset());
         if head.kind == FrameKind::Raw && !column.codec.delta {
             return &chunk[head.start..head.end];

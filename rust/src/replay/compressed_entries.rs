@@ -40,8 +40,16 @@ impl Targets<'_> {
 }
 
 /// Copies the values of a list, which is empty then. Each is decoded once.
-fn give(column: &CompressedColumn, wanted: &mut Vec<WantedValue>, targets: &mut Targets<'_>) {
+fn give(
+    column: &CompressedColumn,
+    reads_ahead: bool,
+    wanted: &mut Vec<WantedValue>,
+    targets: &mut Targets<'_>,
+) {
     wanted.sort_unstable();
+    if reads_ahead {
+        column.read_ahead(wanted.iter().map(|&(place, _)| place));
+    }
     let mut reader = column.reader();
     for (place, at) in wanted.drain(..) {
         targets.at(at).copy_from_slice(reader.value(place));
@@ -49,14 +57,17 @@ fn give(column: &CompressedColumn, wanted: &mut Vec<WantedValue>, targets: &mut 
 }
 
 impl Memory {
-    /// Bytes for entries, weights and bookkeeping if every episode has one step, and values compress as those held do.
+    /// Bytes in memory for entries, weights and bookkeeping if every episode has one step, and values compress as those held do.
     pub fn nbytes(&self) -> u64 {
         let recurrent = self.recurrent.as_ref().map(|states| &states.spec);
         let none = Compression::default();
         let compression = self.compression().unwrap_or(&none);
-        let fixed = nbytes(&self.spec, compression, recurrent, self.capacity);
+        let on_disk = self.storage.files.is_some();
+        let fixed = nbytes(&self.spec, compression, recurrent, self.capacity, on_disk);
         let values = self.storage.compressed.as_ref();
-        let values = values.map_or(0, |fields| fields.expected(self.capacity));
+        let values = values.map_or(0, |fields| {
+            if on_disk { fields.bytes_in_memory() } else { fields.expected(self.capacity) }
+        });
         u64::try_from(fixed + u128::from(values)).unwrap_or(u64::MAX)
     }
 
@@ -129,6 +140,7 @@ impl Memory {
     ) {
         let column = self.storage.compressed.as_ref().and_then(|fields| fields.column(field));
         let Some(column) = column else { return };
+        let reads_ahead = self.storage.files.as_ref().is_some_and(|files| files.reads_ahead);
         let stack = if field == Field::State { self.settings.frame_stack } else { 1 };
         let mut targets = Targets { size: column.size, parts };
         // The field is left out.
@@ -146,10 +158,10 @@ impl Memory {
                 at += 1;
             }
             if wanted.len() >= TOGETHER {
-                give(column, &mut wanted, &mut targets);
+                give(column, reads_ahead, &mut wanted, &mut targets);
             }
         }
-        give(column, &mut wanted, &mut targets);
+        give(column, reads_ahead, &mut wanted, &mut targets);
     }
 
     /// The slots of the frames of a stack, oldest first; None for a frame of zeros.

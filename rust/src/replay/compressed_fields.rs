@@ -1,9 +1,13 @@
 //! The columns of a memory's compressed fields, and the bytes that they may take together.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::replay::compressed_column::{ColumnUse, CompressedColumn};
 use crate::replay::compression::{Compression, EncodedRows};
 use crate::replay::free_slots::SlotRun;
+use crate::replay::storage_folder::StorageFolder;
+use crate::replay::value_heap::ValueHeap;
 use crate::spec::{EntrySpec, Field};
 
 /// The columns of the compressed fields.
@@ -25,6 +29,7 @@ impl CompressedFields {
         spec: &EntrySpec,
         slots: usize,
         limit: u64,
+        folder: Option<&Arc<StorageFolder>>,
     ) -> Result<Self> {
         let largest = compression.largest(spec, 1) as u64;
         if let Some(given) = compression.max_bytes.filter(|&given| given < largest) {
@@ -32,7 +37,8 @@ impl CompressedFields {
             return Err(Error::value("max_bytes", expected, given));
         }
         let columns = compression.fields().map(|(field, codec)| {
-            Ok((field, CompressedColumn::new(codec, spec[field].nbytes(), slots)?))
+            let heap = folder.map(|folder| ValueHeap::new(folder, limit)).transpose()?;
+            Ok((field, CompressedColumn::new(codec, spec[field].nbytes(), slots, heap)?))
         });
         let columns = columns.collect::<Result<_>>()?;
         Ok(Self { compression, columns, limit, largest })
@@ -78,6 +84,27 @@ impl CompressedFields {
         };
         let sum: u128 = self.columns.iter().map(of).sum();
         u64::try_from(sum).unwrap_or(u64::MAX).min(self.limit)
+    }
+
+    /// Reserves room in the files for `count` further entries, whose values take so many bytes, and returns the bytes that all
+    /// files have. Fails with [`Error::File`].
+    pub fn reserve(&mut self, bytes: u64, count: usize) -> Result<u64> {
+        for (_, column) in &mut self.columns {
+            column.reserve(bytes, count as u64)?;
+        }
+        Ok(self.reserved())
+    }
+
+    /// Bytes that the files have on the disk.
+    pub fn reserved(&self) -> u64 {
+        let heaps = self.columns.iter().filter_map(|(_, column)| column.heap());
+        heaps.map(|heap| heap.used().0.reserved()).sum()
+    }
+
+    /// Bytes of values that lie in memory.
+    pub fn bytes_in_memory(&self) -> u64 {
+        let filed = |column: &CompressedColumn| column.heap().map_or(0, |heap| heap.held);
+        self.columns.iter().map(|(_, column)| column.held().bytes - filed(column)).sum()
     }
 
     pub fn close(&mut self, index: u32) {

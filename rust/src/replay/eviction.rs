@@ -14,7 +14,7 @@ use crate::replay::settings::Remover;
 
 impl Memory {
     /// Evicts closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
-    /// open episodes leave no room.
+    /// open episodes leave no room, with [`Error::File`] when the disk has none.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
         self.make_room_for(count, self.storage.largest(count))
     }
@@ -22,10 +22,11 @@ impl Memory {
     /// The same for entries whose compressed values take so many bytes.
     pub(super) fn make_room_for(&mut self, count: usize, bytes: u64) -> Result<()> {
         self.check_room_for(count, bytes)?;
+        self.reserve_on_disk(count, bytes)?;
         while (self.num_entry() + count > self.max_step() || self.storage.exceeds_limit(bytes))
             && self.evict_next()
         {}
-        Ok(())
+        self.own_on_disk(count)
     }
 
     /// Fails with [`Error::State`] when `count` entries do not fit beside those of open episodes.

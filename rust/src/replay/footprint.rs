@@ -3,6 +3,7 @@
 use crate::replay::compression::Compression;
 use crate::replay::episode::{Episode, INLINE_BOOTSTRAP};
 use crate::replay::recurrent::RecurrentSpec;
+use crate::replay::storage_files::file_bytes;
 use crate::spec::EntrySpec;
 
 /// Closed episodes without entries held at most: they take no slot, so nothing else bounds them.
@@ -21,13 +22,14 @@ const ALLOCATION_OVERHEAD: usize = 16;
 const FRAME_LOG_BYTES: usize =
     80 + ALLOCATION_OVERHEAD + size_of::<u32>() + 32 + ALLOCATION_OVERHEAD;
 
-/// Bytes of `max_step` entries, without compressed values, and of the most episodes that they can be: one per slot. Longer
+/// Bytes in memory of `max_step` entries, without compressed values and, if these lie on disk, large fields, and of the most episodes that they can be: one per slot. Longer
 /// episodes take less.
 pub fn nbytes(
     spec: &EntrySpec,
     compression: &Compression,
     recurrent: Option<&RecurrentSpec>,
     max_step: usize,
+    on_disk: bool,
 ) -> u128 {
     let mut episode = EPISODE_BYTES;
     let mut entry_size = spec.entry_size();
@@ -35,6 +37,7 @@ pub fn nbytes(
         entry_size = entry_size - spec[field].nbytes() + size_of::<u64>();
         episode += FRAME_LOG_BYTES;
     }
+    entry_size -= if on_disk { file_bytes(spec, compression) } else { 0 };
     let dims = spec.reward_dims();
     if dims > INLINE_BOOTSTRAP {
         episode += dims * size_of::<f64>() + ALLOCATION_OVERHEAD;

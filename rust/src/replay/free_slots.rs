@@ -39,6 +39,9 @@ impl SlotRun {
     }
 }
 
+/// Free runs that a search for a large one looks at.
+const TRIED: usize = 64;
+
 /// Free slots as runs, no two of which are adjacent.
 #[derive(Debug)]
 pub struct FreeSlots {
@@ -46,11 +49,13 @@ pub struct FreeSlots {
     runs: BTreeMap<u32, u32>,
     /// The slot at which the search for the next ones begins.
     next: u32,
+    /// One past the highest slot that has ever been taken.
+    highest: u32,
 }
 
 impl FreeSlots {
     pub fn new(slots: u32) -> Self {
-        let mut free = Self { runs: BTreeMap::new(), next: 0 };
+        let mut free = Self { runs: BTreeMap::new(), next: 0, highest: 0 };
         free.give_back(SlotRun { start: 0, len: slots });
         free
     }
@@ -66,7 +71,32 @@ impl FreeSlots {
         self.insert(SlotRun { start, len: skipped });
         self.insert(rest);
         self.next = run.end();
+        self.highest = self.highest.max(self.next);
         Some(run)
+    }
+
+    /// Takes `count` adjacent slots, the next such in the round. Looks at a few pieces only, so that it stays fast when
+    /// none is large enough.
+    pub fn take_whole(&mut self, count: u32) -> Option<SlotRun> {
+        let found = self.next_runs().take(TRIED).find(|run| run.len >= count)?;
+        self.next = found.start;
+        self.take(count)
+    }
+
+    /// The free runs in the order in which they are taken.
+    pub fn next_runs(&self) -> impl Iterator<Item = SlotRun> {
+        let next = self.next;
+        let before = self.runs.range(..next).next_back();
+        let around = before.map(|(&start, &len)| SlotRun { start, len });
+        let around = around.filter(move |run| run.end() > next);
+        let around = around.map(|run| SlotRun { start: next, len: run.end() - next });
+        let others = self.runs.range(next..).chain(self.runs.range(..next));
+        around.into_iter().chain(others.map(|(&start, &len)| SlotRun { start, len }))
+    }
+
+    /// One past the highest slot that has ever been taken. Below it all have been, so far as whole runs were.
+    pub fn highest(&self) -> u32 {
+        self.highest
     }
 
     /// The run that has the next slot, or else the first one behind it, around the end.
@@ -154,6 +184,21 @@ mod tests {
         assert_eq!(slots.take(9), Some(SlotRun { start: 8, len: 1 }));
         assert_eq!(slots.take(9), Some(SlotRun { start: 4, len: 2 }));
         assert_eq!(slots.take(9), None);
+    }
+
+    #[test]
+    fn whole_run_is_the_next_that_is_long_enough() {
+        let mut slots = FreeSlots::new(20);
+        assert_eq!(slots.take(20), Some(SlotRun { start: 0, len: 20 }));
+        for (start, len) in [(2, 2), (6, 4), (12, 3)] {
+            slots.give_back(SlotRun { start, len });
+        }
+        assert_eq!(slots.take_whole(5), None);
+        assert_eq!(slots.take_whole(3), Some(SlotRun { start: 6, len: 3 }));
+        assert_eq!(slots.take_whole(3), Some(SlotRun { start: 12, len: 3 }));
+        assert_eq!(slots.take_whole(2), Some(SlotRun { start: 2, len: 2 }));
+        assert_eq!(slots.next_runs().collect::<Vec<_>>(), [SlotRun { start: 9, len: 1 }]);
+        assert_eq!(slots.highest(), 20);
     }
 
     #[test]

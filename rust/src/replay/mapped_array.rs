@@ -1,14 +1,16 @@
 //! Arrays of zeros that are reserved at once and committed as they are written.
+#![allow(unsafe_code)]
 
+use std::fs::File;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytemuck::Pod;
-use memmap2::MmapMut;
+use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::error::{Error, Result};
 
-/// An array of plain values in anonymous pages of its own. A `Vec` aborts the process when a reservation fails, and one
+/// An array of plain values in pages of its own, anonymous ones or those of a file. A `Vec` aborts the process when a reservation fails, and one
 /// with a fallible reservation has to be written, and so committed, from end to end.
 #[derive(Debug)]
 pub struct MappedArray<T> {
@@ -43,6 +45,31 @@ impl<T: Pod> MappedArray<T> {
         prefer_huge_pages(&pages, start..start + span);
         Ok(Self { pages: Some(pages), bytes: start..start + size, values: PhantomData })
     }
+
+    /// The first `len` bytes of a file that is at least as long. It must have no name, so that nothing else can cut it or
+    /// write to it, and no page may be written for which it has no block. Fails with [`Error::Memory`] when the system
+    /// refuses.
+    pub(super) fn of_file(file: &File, len: usize) -> Result<Self> {
+        if len == 0 {
+            return Ok(Self::none());
+        }
+        // SAFETY: nothing else has the file: it has no name, and it is neither cut nor written by other threads.
+        let mapped = unsafe { MmapOptions::new().len(len * size_of::<T>()).map_mut(file) };
+        let pages = mapped
+            .map_err(|error| Error::Memory(format!("cannot map {len} bytes of a file: {error}")))?;
+        // Entries are read at random: what lies around them would be read for nothing.
+        #[cfg(unix)]
+        drop(pages.advise(Advice::Random));
+        Ok(Self { pages: Some(pages), bytes: 0..len * size_of::<T>(), values: PhantomData })
+    }
+
+    /// Has the system begin to read bytes of a file that are not in memory.
+    pub fn read_ahead(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(pages) = self.pages.as_ref().filter(|_| !bytes.is_empty()) {
+            drop(pages.advise_range(Advice::WillNeed, bytes.start, bytes.len()));
+        }
+    }
 }
 
 /// Bytes of a huge page. Entries are read at random, which costs more in walks through page tables than in memory, above
@@ -62,7 +89,7 @@ fn huge_span(size: usize) -> Option<usize> {
 fn prefer_huge_pages(pages: &MmapMut, range: Range<usize>) {
     #[cfg(target_os = "linux")]
     if !range.is_empty() {
-        drop(pages.advise_range(memmap2::Advice::HugePage, range.start, range.len()));
+        drop(pages.advise_range(Advice::HugePage, range.start, range.len()));
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (pages, range);

@@ -23,6 +23,8 @@ use crate::replay::removal_order::RemovalOrder;
 use crate::replay::sampling_index::SamplingIndex;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
+use crate::replay::storage_files::{check_storage, file_bytes};
+use crate::replay::storage_folder::StorageFolder;
 use crate::replay::view::View;
 use crate::spec::EntrySpec;
 pub use crate::spec::{EntryRows, WRITTEN};
@@ -54,7 +56,7 @@ pub struct Memory {
     pub(super) closed: VecDeque<u32>,
     /// Closed episodes without entries.
     pub(super) empty: usize,
-    open: Vec<u32>,
+    pub(super) open: Vec<u32>,
     /// Index of each serial number. Files choose these: the hash has random keys, so that they cannot be chosen to collide.
     pub(super) serials: HashMap<u64, u32>,
     pub(super) next_serial: u64,
@@ -86,21 +88,24 @@ impl Memory {
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        Self::with_parts(spec, Compression::default(), None, max_step, rng, overcommit)
+        Self::with_parts(spec, Compression::default(), None, None, max_step, rng, overcommit)
     }
 
-    /// A memory that compresses fields, or stores recurrent states too. Fails as [`Self::new`] does, and with
-    /// [`Error::Value`] for a limit of compressed bytes that not even one entry fits into.
+    /// A memory that compresses fields, stores recurrent states too, or has large fields in a folder. Fails as [`Self::new`]
+    /// does, with [`Error::Value`] for a limit of compressed bytes that not even one entry fits into, or a folder that would
+    /// hold nothing, and with [`Error::File`] for one that cannot be written or has too little room.
     pub fn with_parts(
         spec: EntrySpec,
         compression: Compression,
         recurrent: Option<RecurrentSpec>,
+        folder: Option<&Arc<StorageFolder>>,
         max_step: usize,
         rng: Xoshiro256PlusPlus,
         overcommit: bool,
     ) -> Result<Self> {
-        let fixed = nbytes(&spec, &compression, recurrent.as_ref(), max_step);
-        let needed = fixed + u128::from(compression.max_bytes.unwrap_or(0));
+        let fixed = nbytes(&spec, &compression, recurrent.as_ref(), max_step, folder.is_some());
+        let values = u128::from(compression.max_bytes.unwrap_or(0));
+        let needed = fixed + if folder.is_some() { 0 } else { values };
         let available = if overcommit { u64::MAX } else { available_memory() };
         if !overcommit && needed > u128::from(available) {
             return Err(Error::Memory(format!(
@@ -113,7 +118,17 @@ impl Memory {
         };
         // Without a limit, values that compress badly evict episodes rather than take more than there is.
         let most = u64::try_from(compression.largest(&spec, max_step)).unwrap_or(u64::MAX);
-        let left = available.saturating_sub(u64::try_from(fixed).unwrap_or(u64::MAX));
+        let left = match folder {
+            None => available.saturating_sub(u64::try_from(fixed).unwrap_or(u64::MAX)),
+            Some(folder) => {
+                check_storage(&spec, &compression)?;
+                let plain = file_bytes(&spec, &compression) as u128 * max_step as u128;
+                if !overcommit {
+                    folder.check_room(plain + values)?;
+                }
+                folder.available()?.saturating_sub(u64::try_from(plain).unwrap_or(u64::MAX))
+            }
+        };
         let limit = most.min(compression.max_bytes.unwrap_or(left));
         let states = recurrent.map(|spec| RecurrentStates::new(spec, max_step)).transpose()?;
         Ok(Self {
@@ -121,7 +136,7 @@ impl Memory {
             capacity: max_step,
             used: 0,
             used_by_open: 0,
-            storage: Storage::new(&spec, compression, max_step, limit)?,
+            storage: Storage::new(&spec, compression, max_step, limit, folder)?,
             entry_refs: MappedArray::new(max_step)?,
             weights: MappedArray::new(max_step)?,
             anchors: None,

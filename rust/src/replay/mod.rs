@@ -5,6 +5,7 @@
 //! | which settings there are | [`settings`] |
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
 //! | which fields are compressed, how, and where | [`compression`], [`codec`] and `frame_encoder`; `compressed_fields`, each a [`compressed_column`]; how draws read those: `compressed_entries` |
+//! | what a memory keeps on disk; when the disk has room | `storage_files`, `value_heap` and [`storage_folder`]; [`disk_use`] |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
 //! | which episode is evicted | `eviction`, by weight with `removal_order` |
@@ -23,7 +24,7 @@
 //! | which slots are the oldest | `age_order` |
 //! | weights, counts and limits of several learners | [`view`], in a memory [`views`] |
 //! | how a learner corrects samples | [`importance`] |
-//! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`, `checkpoint_entries` and `replaced_file`; [`restore`] |
+//! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`, `checkpoint_columns`, `checkpoint_entries` and `replaced_file`; [`checkpoint_load`]; [`restore`] |
 //! | what a client sends a server | [`cache`] |
 //! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
@@ -63,8 +64,10 @@ mod anchors;
 pub mod cache;
 pub mod cache_store;
 pub mod checkpoint;
+mod checkpoint_columns;
 mod checkpoint_entries;
 mod checkpoint_header;
+pub mod checkpoint_load;
 pub mod closing;
 pub mod codec;
 pub mod compressed_column;
@@ -72,6 +75,7 @@ mod compressed_entries;
 mod compressed_fields;
 pub mod compression;
 pub mod corrections;
+pub mod disk_use;
 mod draw;
 pub mod drawable;
 mod drawable_counts;
@@ -105,9 +109,12 @@ pub mod sequence_window;
 pub mod sequences;
 pub mod settings;
 mod storage;
+mod storage_files;
+pub mod storage_folder;
 pub mod sum_tree;
 mod times_sampled;
 pub mod transition;
 pub mod transition_writer;
+mod value_heap;
 pub mod view;
 pub mod views;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::error::{Error, Result};
 use crate::replay::checkpoint::CheckpointFile;
+use crate::replay::checkpoint_load::LoadOptions;
 use crate::replay::compression::Compression;
 use crate::replay::memory::Memory;
 use crate::replay::rate_limiter::RateLimiter;
@@ -48,7 +49,8 @@ impl Memory {
         if settings == SettingsOf::Neither {
             self.check_same_settings(&file)?;
         }
-        let mut made = file.load(overcommit)?;
+        let folder = self.folder().cloned();
+        let mut made = file.load(LoadOptions { folder, overcommit, compression: None })?;
         if settings == SettingsOf::Memory {
             made.set_settings(Settings::clone(self.settings()))?;
         }

@@ -2,17 +2,18 @@
 //!
 //! A sample reads all fields of an entry: with one record for the small ones these are one or two cache lines instead of
 //! seven. With a column of its own, the frames of a stack are adjacent and copied in one go; each frame is stored once.
+//! With a folder, columns of states, actions and infos are files there.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::replay::compressed_fields::CompressedFields;
 use crate::replay::compression::Compression;
 use crate::replay::mapped_array::MappedArray;
+use crate::replay::storage_files::{RECORD_FIELD, StorageFiles, is_stored_in_file};
+use crate::replay::storage_folder::{ColumnFile, StorageFolder};
 use crate::spec::{EntrySpec, FIELDS, Field};
-
-/// Fields of at most so many bytes, two cache lines, are in the record.
-const RECORD_FIELD: usize = 128;
 
 /// Where a field lies: in `columns[column]`, `offset` bytes into rows of `stride` bytes.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,33 @@ struct FieldLocation {
     size: usize,
 }
 
+/// Where each field that is not compressed lies, and the bytes per row of each column.
+fn layout(spec: &EntrySpec, compression: &Compression) -> ([FieldLocation; FIELDS], Vec<usize>) {
+    let mut locations = [FieldLocation { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
+    let mut strides = vec![0];
+    for field in Field::ALL.into_iter().filter(|&field| compression.codec(field).is_none()) {
+        let size = spec[field].nbytes();
+        let location = &mut locations[field.index()];
+        location.size = size;
+        if size <= RECORD_FIELD {
+            location.offset = strides[0];
+            strides[0] += size;
+        } else {
+            location.column = strides.len();
+            strides.push(size);
+        }
+    }
+    for location in &mut locations {
+        location.stride = strides[location.column];
+    }
+    (locations, strides)
+}
+
+/// Bytes per row of each column of a memory.
+pub(super) fn strides(spec: &EntrySpec, compression: &Compression) -> Vec<usize> {
+    layout(spec, compression).1
+}
+
 /// Rows of entries, addressed by slot.
 #[derive(Debug)]
 pub struct Storage {
@@ -31,48 +59,73 @@ pub struct Storage {
     columns: Vec<MappedArray<u8>>,
     /// Fields that lie in no column here, where their size is 0.
     pub(super) compressed: Option<Box<CompressedFields>>,
+    /// With a folder, what lies there.
+    pub(super) files: Option<Box<StorageFiles>>,
 }
 
 impl Storage {
     /// Reserves `slots` rows, of whose compressed fields the values take at most `limit` bytes. Fails with
     /// [`crate::error::Error::Memory`] when the system refuses, with [`crate::error::Error::Value`] for a limit that no entry
-    /// fits into.
+    /// fits into, with [`crate::error::Error::File`] for a folder that cannot be written.
     pub fn new(
         spec: &EntrySpec,
         compression: Compression,
         slots: usize,
         limit: u64,
+        folder: Option<&Arc<StorageFolder>>,
     ) -> Result<Self> {
-        let mut locations = [FieldLocation { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
-        let mut strides = vec![0];
-        for field in Field::ALL.into_iter().filter(|&field| compression.codec(field).is_none()) {
-            let size = spec[field].nbytes();
-            let location = &mut locations[field.index()];
-            location.size = size;
-            if size <= RECORD_FIELD {
-                location.offset = strides[0];
-                strides[0] += size;
-            } else {
-                location.column = strides.len();
-                strides.push(size);
-            }
+        let (locations, strides) = layout(spec, &compression);
+        let is_in_file = |column: usize| {
+            let of = |field: &Field| locations[field.index()].column == column;
+            column > 0
+                && Field::ALL
+                    .iter()
+                    .find(|field| of(field))
+                    .is_some_and(|&field| is_stored_in_file(spec, field))
+        };
+        let mut files = folder.map(|folder| Box::new(StorageFiles::new(folder)));
+        let mut columns = Vec::with_capacity(strides.len());
+        for (column, &stride) in strides.iter().enumerate() {
+            let size = stride.saturating_mul(slots);
+            columns.push(match &mut files {
+                Some(files) if is_in_file(column) => {
+                    let file = ColumnFile::new(&files.folder, size)?;
+                    let array = file.map(size)?;
+                    files.columns.push((column, stride, file));
+                    array
+                }
+                _ => MappedArray::new(size)?,
+            });
         }
-        for location in &mut locations {
-            location.stride = strides[location.column];
-        }
-        let columns = strides.iter().map(|stride| MappedArray::new(stride.saturating_mul(slots)));
-        let columns = columns.collect::<Result<_>>()?;
         let compressed = if compression.is_empty() {
             None
         } else {
-            Some(Box::new(CompressedFields::new(compression, spec, slots, limit)?))
+            Some(Box::new(CompressedFields::new(compression, spec, slots, limit, folder)?))
         };
-        Ok(Self { locations, strides, columns, compressed })
+        Ok(Self { locations, strides, columns, compressed, files })
     }
 
     /// The number of columns: the record and one per large field.
     pub fn columns(&self) -> usize {
         self.columns.len()
+    }
+
+    /// Whether a column lies in a file.
+    pub fn is_in_file(&self, column: usize) -> bool {
+        let files = self.files.iter().flat_map(|files| &files.columns);
+        files.into_iter().any(|&(number, ..)| number == column)
+    }
+
+    /// Has the system begin to read the rows of a field that lie in files, and may not be in memory: those of so many entries
+    /// up to each slot.
+    pub fn read_ahead(&self, field: Field, slots: &[u32], count: usize) {
+        let FieldLocation { column, stride, .. } = self.locations[field.index()];
+        if !self.files.as_ref().is_some_and(|files| files.reads_ahead) || !self.is_in_file(column) {
+            return;
+        }
+        for end in slots.iter().map(|&slot| slot as usize + 1) {
+            self.columns[column].read_ahead(end.saturating_sub(count) * stride..end * stride);
+        }
     }
 
     pub fn rows(&self, column: usize, slots: Range<usize>) -> &[u8] {

@@ -228,6 +228,7 @@ impl Memory {
     /// empty.
     pub fn gather_all(&self, draws: &Draws, parts: &mut [&mut [u8]]) {
         self.gather_all_compressed(draws, parts);
+        self.read_ahead(draws, parts);
         // Few rows at a time, so that records read for one field are still in the cache for the others.
         for first in (0..draws.prev.len()).step_by(TOGETHER) {
             let rows = first..draws.prev.len().min(first + TOGETHER);
@@ -242,6 +243,19 @@ impl Memory {
                 let out = &mut part[rows.start * size..rows.end * size];
                 self.gather(Field::ALL[at % FIELDS], &slots[rows.clone()], out);
             }
+        }
+    }
+
+    /// Has the system begin to read what of a batch lies on disk.
+    fn read_ahead(&self, draws: &Draws, parts: &[&mut [u8]]) {
+        if self.storage.files.is_none() {
+            return;
+        }
+        for (at, _) in parts.iter().enumerate().filter(|(_, part)| !part.is_empty()) {
+            let slots = if at < FIELDS { &draws.prev } else { &draws.next };
+            let field = Field::ALL[at % FIELDS];
+            let stack = if field == Field::State { self.settings.frame_stack } else { 1 };
+            self.storage.read_ahead(field, slots, stack);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cogrs::error::Error;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
+use cogrs::replay::checkpoint_load::LoadOptions;
 use cogrs::replay::memory::Memory;
 use cogrs::replay::rate_limiter::RateLimiter;
 use cogrs::replay::restore::SettingsOf;
@@ -28,7 +29,9 @@ fn check_file(path: &Path, source: &mut Source) -> Result<bool, TestCaseError> {
     let refused = |error: &Error| {
         matches!(error, Error::Value { .. } | Error::Type { .. } | Error::Memory(_))
     };
-    let open = |path: &Path| CheckpointFile::open(path).and_then(|saved| saved.load(false));
+    let open = |path: &Path| {
+        CheckpointFile::open(path).and_then(|saved| saved.load(LoadOptions::default()))
+    };
     let mut memory = match open(path) {
         Ok(memory) => memory,
         Err(error) => {
@@ -213,7 +216,7 @@ fn checkpoint_of_serial_numbers_chosen_to_collide_loads_like_any() {
         let episodes = serials.iter().map(|&serial| plain_episode(serial, 1)).collect();
         std::fs::write(&path, file_of(episodes)).unwrap();
         let begun = Instant::now();
-        let memory = CheckpointFile::open(&path).unwrap().load(true).unwrap();
+        let memory = CheckpointFile::open(&path).unwrap().load(LoadOptions::default()).unwrap();
         assert_eq!(memory.num_episode(), count);
         begun.elapsed().as_secs_f64()
     };

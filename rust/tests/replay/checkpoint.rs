@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cogrs::error::{Error, Result};
 use cogrs::replay::checkpoint::{CheckpointFile, save};
+use cogrs::replay::checkpoint_load::LoadOptions;
 use cogrs::replay::memory::Memory;
 use cogrs::replay::sampler::Sampler;
 use cogrs::spec::Field;
@@ -28,11 +29,17 @@ pub fn place() -> (TempDir, PathBuf) {
 }
 
 pub fn load(path: &Path) -> Result<Memory> {
-    CheckpointFile::open(path)?.load(false)
+    CheckpointFile::open(path)?.load(LoadOptions::default())
+}
+
+fn readings(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
+    // Values of open episodes count to what compressed ones are expected to take.
+    let size = memory.compression().map_or_else(|| Ok(memory.nbytes()), |by| Err(by.clone()));
+    (contents(memory), size)
 }
 
 /// All that can be read from a memory without its open episodes; weights by their bits.
-fn readings(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
+pub fn contents(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
     let episodes = memory.closed_episodes().enumerate().map(|(index, episode)| {
         let fields = Field::ALL.map(|field| read(memory, index, field));
         let weights: Vec<u32> = memory.read_weights(episode).map(f32::to_bits).collect();
@@ -42,9 +49,7 @@ fn readings(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
         episodes.collect::<Vec<_>>(),
         memory.spec().clone(),
         memory.settings().clone(),
-        // Values of open episodes count to what compressed ones are expected to take.
         (memory.max_step(), memory.totals()),
-        memory.compression().map_or_else(|| Ok(memory.nbytes()), |by| Err(by.clone())),
         (memory.num_episode(), memory.num_sampleable(), memory.min_weight().to_bits()),
     )
 }

@@ -210,7 +210,7 @@ fn episode_larger_than_the_bytes_is_refused_and_changes_nothing() {
 fn limit_below_one_entry_is_refused() {
     let spec = spec_with(LARGE, &[DIMS]);
     let made = compression(&spec, &[(Field::State, "lz4")], Some(LARGE as u64));
-    let refusal = Memory::with_parts(spec, made, None, 10, crate::fixtures::rng(1), true);
+    let refusal = Memory::with_parts(spec, made, None, None, 10, crate::fixtures::rng(1), true);
     assert!(matches!(refusal, Err(Error::Value { argument, .. }) if argument == "max_bytes"));
 }
 

@@ -65,7 +65,7 @@ pub fn compressed_memory(
     capacity: usize,
 ) -> Memory {
     let compression = compression(&spec, codes, max_bytes);
-    Memory::with_parts(spec, compression, None, capacity, rng(capacity as u64), true).unwrap()
+    Memory::with_parts(spec, compression, None, None, capacity, rng(capacity as u64), true).unwrap()
 }
 
 pub fn new_memory(capacity: usize) -> Memory {

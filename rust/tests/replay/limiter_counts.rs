@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use cogrs::error::Error;
-use cogrs::replay::checkpoint::{CheckpointFile, save};
+use cogrs::replay::checkpoint::save;
 use cogrs::replay::memory::Memory;
 use cogrs::replay::rate_limiter::{ErrorBuffer, LimiterCounts, RateLimiter};
 use cogrs::replay::sampler::Sampler;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::checkpoint::load;
 use crate::fixtures::{add_episode, config, ids, new_memory, set};
 
 #[derive(Debug, Clone)]
@@ -50,7 +51,7 @@ fn reloaded(memory: &Memory) -> Memory {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory");
     save(memory, 0, &path).unwrap();
-    CheckpointFile::open(&path).unwrap().load(true).unwrap()
+    load(&path).unwrap()
 }
 
 proptest! {

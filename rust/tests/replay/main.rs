@@ -21,6 +21,7 @@ mod samplers;
 mod sequence_model;
 mod sequence_window;
 mod sequences;
+mod storage;
 mod sum_tree;
 mod transitions;
 mod views;

@@ -74,7 +74,8 @@ impl Sequenced {
         let spec = spec_with(state_size, &[DIMS]);
         let compression = compression(&spec, codes, None);
         let memory =
-            Memory::with_parts(spec, compression, Some(recurrent), capacity, rng(1), true).unwrap();
+            Memory::with_parts(spec, compression, Some(recurrent), None, capacity, rng(1), true)
+                .unwrap();
         Self { memory, episodes: HashMap::new(), period, made: 0, last_shape: None }
     }
 

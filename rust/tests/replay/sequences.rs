@@ -12,6 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::checkpoint::load;
 use crate::fixtures::{
     Columns, LARGE, SMALL, add_episode, bases, config, entries, new_memory, plain, set,
 };
@@ -279,7 +280,7 @@ fn loaded_memory_has_the_recurrent_states_and_the_priorities_of_sequences() {
         let draws = sequenced.memory.draw_sequences(Sampler::Fifo, 4, &wanted).unwrap();
         sequenced.update(&draws, &wanted);
         save(&sequenced.memory, 1, &path).unwrap();
-        let mut loaded = CheckpointFile::open(&path).unwrap().load(true).unwrap();
+        let mut loaded = load(&path).unwrap();
         let mut found = Vec::new();
         for memory in [&mut sequenced.memory, &mut loaded] {
             let draws = memory.draw_sequences(Sampler::Fifo, 5, &wanted).unwrap();

@@ -366,7 +366,13 @@ class ServerState:
         layout = cache.flags, cache.frame_stack
         try:
             taken = self.caches.push(
-                cache.rows, cache.weight_sum, frames, sender=sender, layout=layout
+                cache.rows,
+                cache.weight_sum,
+                frames,
+                sender=sender,
+                layout=layout,
+                compressed=cache.compressed,
+                max_frame=self.max_frame,
             )
         except ValueError as error:
             raise WireError(f"an invalid cache: {error}", "cache") from None
