@@ -28,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-rust test-python lint lint-rust lint-python format soak coverage bench protos wheel audit matrix docs clean
+.PHONY: help setup demo play test test-rust test-python lint lint-rust lint-python format soak coverage bench learn protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -148,6 +148,9 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python -W ignore benchmarks/datasets.py
 	$(if $(shell command -v chromedriver),$(BIN)/python benchmarks/page.py)
 	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
+
+learn: setup ## prove that policies learn; the long proofs too by ARGS=--all, one by ARGS='--only ppo --seeds 1,2'
+	$(BIN)/python -m benchmarks.learning $(ARGS)
 
 # -- outputs ----------------------------------------------------------------------------------------
 
