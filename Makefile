@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 TORCH ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
+# Set to 1 to install MinAtar, whose license is GPL-3, for its proof of make learn.
+MINATAR ?=
 # Number of test processes: three keep two cores busy, since most tests wait more than they compute.
 WORKERS ?= 3
 # Target of make wheel, if it is not this machine, such as aarch64-unknown-linux-gnu; add it by rustup target add.
@@ -149,7 +151,12 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(if $(shell command -v chromedriver),$(BIN)/python benchmarks/page.py)
 	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
 
-learn: setup ## prove that policies learn; the long proofs too by ARGS=--all, one by ARGS='--only ppo --seeds 1,2'
+# MinAtar is under GPL-3, so it is there only where somebody asked for it; its own requirements are for its window.
+$(VENV)/minatar.stamp: | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --no-deps minatar
+	@touch $@
+
+learn: setup $(if $(MINATAR),$(VENV)/minatar.stamp) ## prove that policies learn; the long proofs too by ARGS=--all, one by ARGS='--only ppo --seeds 1,2'
 	$(BIN)/python -m benchmarks.learning $(ARGS)
 
 # -- outputs ----------------------------------------------------------------------------------------

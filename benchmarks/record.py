@@ -49,7 +49,8 @@ def keep(figures: Iterable[Figure], folder: Path = RESULTS) -> Path:
     """
     path = folder / f"{metadata.version('cogrs')}.json"
     kept = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.exists() else {}
-    origin = {"day": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine(), "versions": versions()}
+    origin = {"day": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine(), "busy": is_busy()}
+    origin["versions"] = versions()
     for figure in figures:
         if not figure.values:
             raise ValueError(f"figures: {figure.name} has no values")
@@ -76,6 +77,11 @@ def machine() -> str:
                 name = line.partition(":")[2].strip()
                 break
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def is_busy() -> bool:
+    """Return whether more processes want to run than there are cores; rates then mean little."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
 @cache

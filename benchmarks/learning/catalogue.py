@@ -21,6 +21,7 @@ NAMES: tuple[str, ...] = (
     "dqn",
     "distributed",
     "prioritized",
+    "minatar",
 )
 
 

@@ -111,8 +111,10 @@ def markdown(name: str, proof: Proof, rows: Iterable[Row]) -> list[str]:
             lines.append(_line([setting, "not run", *["-"] * 8]))
             continue
         scores = found.scores(setting)
-        spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
-        low, high = interval([scores])
+        spread, bounds = "-", "-"  # one seed says nothing of either
+        if len(scores) > 1:
+            spread = short(statistics.stdev(scores))
+            bounds = " to ".join(map(short, interval([scores])))
         lines.append(
             _line(
                 [
@@ -121,9 +123,9 @@ def markdown(name: str, proof: Proof, rows: Iterable[Row]) -> list[str]:
                     f"{statistics.median(row['steps'] for row in of):,.0f}",
                     ", ".join(short(score) for score in scores),
                     short(statistics.fmean(scores)),
-                    short(spread),
+                    spread,
                     short(interquartile_mean(scores)),
-                    f"{short(low)} to {short(high)}",
+                    bounds,
                     f"{statistics.median(found.figures(setting, 'wall_s')):.0f}",
                     f"{statistics.median(found.figures(setting, 'cpu_s')):.0f}",
                 ]
@@ -133,9 +135,9 @@ def markdown(name: str, proof: Proof, rows: Iterable[Row]) -> list[str]:
 
 
 def verdict(name: str, proof: Proof, rows: Iterable[Row]) -> tuple[str, list[Check]]:
-    """Return "passed", "failed" or "not run" of a proof, with its checks.
+    """Return "passed", "failed", "incomplete" or "not run" of a proof, with its checks.
 
-    A run that ended with an error makes the proof fail; one that is missing makes it "not run".
+    A run that ended with an error makes the proof fail; while runs are missing it is incomplete.
     """
     rows = list(rows)
     errors = [r for r in rows if r["proof"] == name and r["error"] is not None and not r["short"]]
@@ -144,7 +146,7 @@ def verdict(name: str, proof: Proof, rows: Iterable[Row]) -> tuple[str, list[Che
     done = finished(rows)
     wanted = {(name, setting, seed) for setting in proof.settings for seed in proof.seeds}
     if not wanted <= done:
-        return "not run", []
+        return ("incomplete" if wanted & done else "not run"), []
     checks = proof.judge(chosen(rows, name))
     return ("passed" if all(check.passed for check in checks) else "failed"), checks
 

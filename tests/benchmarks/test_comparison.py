@@ -13,8 +13,9 @@ SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts/comparison.py")
 compare, main = SCRIPT["compare"], SCRIPT["main"]
 
 
-def figure(*values: float, unit: str = "x", less: bool = False, machine: str = "m") -> Any:
-    return {"unit": unit, "less": less, "values": list(values), "machine": machine}
+def figure(*values: float, unit: str = "x", less: bool = False, **more: Any) -> Any:
+    made = {"unit": unit, "less": less, "values": list(values), "machine": "m", "busy": False}
+    return {**made, **more}
 
 
 def state(before: Any, after: Any) -> str:
@@ -35,7 +36,11 @@ def state(before: Any, after: Any) -> str:
         (figure(0, 0, 0), figure(-1, -1, -1), "worse"),
         (figure(10, 10), figure(5, 5, 5), "too few values"),
         (figure(1, 1, 1, unit="s"), figure(9, 9, 9, unit="s", machine="n"), "another machine"),
-        (figure(9, 9, 9), figure(1, 1, 1, machine="n"), "worse"),  # ratios count everywhere
+        (figure(1, 1, 1, unit="s"), figure(9, 9, 9, unit="s", busy=True), "busy machine"),
+        (figure(1, 1, 1, unit="s"), figure(9, 9, 9, unit="s", less=True), "another figure"),
+        (figure(9, 9, 9, unit="s"), figure(1, 1, 1, unit="s"), "worse"),
+        # Ratios count everywhere.
+        (figure(9, 9, 9), figure(1, 1, 1, machine="n", busy=True), "worse"),
         (figure(9, 9, 9), figure(1, 1, 1, less=True), "another figure"),
     ],
 )

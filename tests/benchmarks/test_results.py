@@ -83,7 +83,7 @@ def test_scores_are_in_the_order_of_seeds():
     [
         ([row(*key, 5.0) for key in ALL], "passed"),
         ([row(*key, 4.9) for key in ALL], "failed"),
-        ([row(*key, 5.0) for key in ALL[1:]], "not run"),
+        ([row(*key, 5.0) for key in ALL[1:]], "incomplete"),
         ([*(row(*key, 5.0) for key in ALL[1:]), row("ours", 1, error="OSError: full")], "failed"),
         ([row(*key, 9.0, short=True) for key in ALL], "not run"),
     ],
@@ -102,6 +102,11 @@ def test_markdown_has_a_line_for_each_setting_with_all_seeds():
     assert len(lines) == 4
     assert "| ours | 1, 2 | 10 | 3, 500 |" in lines[2]
     assert "| theirs | not run |" in lines[3]
+
+
+def test_one_seed_has_no_spread_and_no_interval():
+    line = table.markdown("p", PROOF, [row("ours", 1, 3.0)])[2]
+    assert "| ours | 1 | 10 | 3 | 3 | - | 3 | - |" in line
 
 
 def test_figures_are_kept_beside_figures_of_other_benchmarks(tmp_path: Path):
