@@ -11,6 +11,8 @@ TORCH ?=
 RAY ?=
 # Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
+# Set to 1 to install MinAtar, whose license is GPL-3, for its proof of make learn.
+MINATAR ?=
 # Number of test processes: five keep two cores busy, since tests wait as long as they compute.
 WORKERS ?= 5
 # Target of make wheel, if it is not this machine, such as aarch64-unknown-linux-gnu; add it by rustup target add.
@@ -30,7 +32,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-rust test-python lint lint-rust lint-python format soak coverage bench protos wheel audit matrix docs clean
+.PHONY: help setup demo play test test-rust test-python lint lint-rust lint-python format soak coverage bench learn protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -156,6 +158,14 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python -W ignore benchmarks/datasets.py
 	$(if $(shell command -v chromedriver),$(BIN)/python benchmarks/page.py)
 	$(if $(TORCH),$(BIN)/python benchmarks/sb3.py)
+
+# MinAtar is under GPL-3, so it is there only where somebody asked for it; its own requirements are for its window.
+$(VENV)/minatar.stamp: | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --no-deps minatar
+	@touch $@
+
+learn: setup $(if $(MINATAR),$(VENV)/minatar.stamp) ## prove that policies learn; the long proofs too by ARGS=--all, one by ARGS='--only ppo --seeds 1,2'
+	$(BIN)/python -m benchmarks.learning $(ARGS)
 
 # -- outputs ----------------------------------------------------------------------------------------
 

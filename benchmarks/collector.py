@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import record
 
 import cogrs
 from cogrs import _core
@@ -193,6 +194,7 @@ def tasks(batcher: RequestBatcher, count: int, rounds: int = 50) -> int:
 def report(name: str, figure: float, unit: str) -> None:
     """Print one figure."""
     print(f"  {name:<55} {figure:>14,.0f} {unit}", flush=True)
+    record.keep([record.Figure(f"collector/{name}", unit, [figure])])
 
 
 if __name__ == "__main__":

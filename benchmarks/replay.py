@@ -19,6 +19,7 @@ import footprint
 import numpy as np
 import ours
 import peers
+import record
 import table
 import timing
 import workload
@@ -367,6 +368,7 @@ def main() -> None:
         part(bench)
     print("", table.targets(bench.results), table.participants(bench.results), sep="\n\n")
     print("", table.verdict(bench.results), sep="\n")
+    record.keep(table.kept(bench.results))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import record
 import zmq
 
 import cogrs
@@ -200,6 +201,8 @@ def batch_rate(server: cogrs.ReplayMemoryServer, count: int) -> float:
 def report(name: str, value: float, unit: str) -> None:
     """Print one figure."""
     print(f"{name:55} {value:14,.2f} {unit}", flush=True)
+    unit = unit.partition(" (")[0]
+    record.keep([record.Figure(f"network/{name}, {unit or 'share'}", unit, [value])])
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
+import record
 import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN
@@ -59,6 +60,7 @@ def report(name: str, rates: dict[str, list[float]], target: float) -> None:
     """Print the microseconds of both, and how many times as fast ours is."""
     theirs, ours = (statistics.median(rates[side]) for side in ("SB3", "cogrs"))
     rounds = [one / other for one, other in zip(rates["cogrs"], rates["SB3"], strict=True)]
+    record.keep([record.Figure(f"sb3/{name}, to SB3", "x", rounds)])
     figures = f"{1e6 / theirs:9.2f} us {1e6 / ours:9.2f} us"
     print(f"{name:32}{figures}{statistics.median(rounds):8.1f}x   target {target:g}x", flush=True)
 

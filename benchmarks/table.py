@@ -6,6 +6,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from record import Figure
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -68,8 +70,12 @@ class Result:
 
     def ratio_to(self, name: str) -> float:
         """How many times as good ours is: the median of the ratios within a round."""
+        return statistics.median(self.ratios_to(name))
+
+    def ratios_to(self, name: str) -> list[float]:
+        """How many times as good ours is, in each round."""
         pairs = zip(self.figures[OURS], self.figures[name], strict=True)
-        return statistics.median(b / a if self.row.less else a / b for a, b in pairs)
+        return [b / a if self.row.less else a / b for a, b in pairs]
 
     def needed(self, target: float) -> float | None:
         """The ratio to `rival` that a target comes to; None if it comes to none."""
@@ -122,6 +128,20 @@ def _target_cells(result: Result) -> tuple[str, ...]:
     cells += [rival, f"{result.ratio_to(rival):.2f}x"]
     cells += [NONE if ratio is None else f"{ratio:.2f}x" for ratio in needed]
     return (*cells, result.relative)
+
+
+def kept(results: Iterable[Result]) -> list[Figure]:
+    """The figures of ours, and their ratios to each participant beside it, for the record."""
+    figures = []
+    for result in results:
+        row, name = result.row, f"replay/{result.row.name}"
+        figures.append(Figure(name, row.unit, result.figures[OURS], row.less))
+        figures += [
+            Figure(f"{name}, to {peer}", "x", result.ratios_to(peer))
+            for peer in result.figures
+            if peer != OURS
+        ]
+    return figures
 
 
 def participants(results: Iterable[Result]) -> str:

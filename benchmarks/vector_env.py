@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import record
 from timing import Job, in_turn
 
 from cogrs import VectorEnv
@@ -52,9 +53,9 @@ def beside(name: str, ours: VectorEnv, theirs: Any, steps: int) -> None:
         return Job(run, count * steps)
 
     rates = in_turn({"VectorEnv": job(ours), "Gymnasium": job(theirs)})
-    ratio = statistics.median(
-        mine / its for mine, its in zip(rates["VectorEnv"], rates["Gymnasium"], strict=True)
-    )
+    ratios = [mine / its for mine, its in zip(rates["VectorEnv"], rates["Gymnasium"], strict=True)]
+    ratio = statistics.median(ratios)
+    record.keep([record.Figure(f"vector_env/{name}, to Gymnasium", "x", ratios)])
     rows = (f"{kind} {statistics.median(each):,.0f} steps/s" for kind, each in rates.items())
     print(f"  {name}: {', '.join(rows)}; {ratio:.2f}x the steps, {1 / ratio:.2f}x the time")
     ours.close()
@@ -66,11 +67,13 @@ def main() -> None:
     print("built-in CartPole beside Gymnasium's vectorized CartPole")
     for count in (16, 64, 256):
         theirs = gymnasium.make_vec("CartPole-v1", count, vectorization_mode="vector_entry_point")
-        beside(f"{count}", VectorEnv("cartpole", count), theirs, 200)
+        beside(f"{count} built-in", VectorEnv("cartpole", count), theirs, 200)
     print("Gymnasium's CartPole in Python beside SyncVectorEnv")
     for count in (1, 16, 64, 256):
         theirs = gymnasium.make_vec("CartPole-v1", count, vectorization_mode="sync")
-        beside(f"{count}", VectorEnv("CartPole-v1", count), theirs, max(2_000 // count, 5))
+        beside(
+            f"{count} in Python", VectorEnv("CartPole-v1", count), theirs, max(2_000 // count, 5)
+        )
     print("steps of 1 ms beside SyncVectorEnv, in two processes")
     for name, computes in (("8 that wait", False), ("8 that compute", True)):
         sync = gymnasium.vector.SyncVectorEnv([lambda computes=computes: Slow(computes)] * 8)
