@@ -24,6 +24,7 @@ ALLOWED = {
         "datasets",
         "demo",
         "orchestrator",
+        "ray",
         "replay",
         "sdk",
         "store",

@@ -47,6 +47,7 @@ __all__ = [
     "builtin_columns",
     "cache_layout",
     "cache_sequences",
+    "compress_cache",
     "draw_cache",
     "frames_of_samples",
     "game_spec",

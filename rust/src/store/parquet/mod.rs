@@ -5,7 +5,7 @@
 //! | the columns, and how deep their values lie | [`schema`] |
 //! | levels and numbers in runs | [`runs`] |
 //! | headers, in Thrift's compact protocol | [`thrift`] |
-//! | a file: pages, row groups, footer | [`file`] |
+//! | a file: pages, row groups, footer | [`mod@file`] |
 //!
 //! A trial is a small file of 26 columns. The general writer of pyarrow takes a millisecond to set up and
 //! describe them, ten times what it takes to write the values. The format is that of
