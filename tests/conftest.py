@@ -11,7 +11,7 @@ _COMMON = {
     "print_blob": True,
     "suppress_health_check": [HealthCheck.too_slow],
 }
-_FAST = {"max_examples": 150, "stateful_step_count": 40, **_COMMON}
+_FAST = {"max_examples": 100, "stateful_step_count": 40, **_COMMON}
 settings.register_profile("fast", **_FAST)
 # A change is judged by the same examples each time: a rare failure of another part would be laid at
 # its door. New examples are found by the other two.

@@ -40,7 +40,7 @@ class FailingPolicy(LinearPolicy):
 
 
 class LinearLearner:
-    """Q-learning with a linear function, a hundred updates a second.
+    """Q-learning with a linear function, thirty updates a second.
 
     Actors are held to that by the limiter: a run leaves the machine time for other tests.
     """
@@ -58,7 +58,7 @@ class LinearLearner:
             mine = batch.prev.action == action
             self._w[:, action] += 0.01 * (error[mine] @ state[mine]) / len(rows)
         self.updates += 1
-        time.sleep(0.01)
+        time.sleep(0.03)
         return np.abs(error)
 
     def parameters(self):

@@ -29,12 +29,12 @@ def is_alive(pid):
 
 
 def test_run_ends_by_itself_after_its_updates(tmp_path):
-    with running(tmp_path, changes={"updates": 200}) as run:
+    with running(tmp_path, changes={"updates": 100}) as run:
         assert run.wait(LONG) is True
         assert run.state == "ended"
         status = run.status()
         learner = next(each for each in status.parts if each.role == "learner")
-        assert (learner.count, status.rows.drawn) == (200, 200 * 16)
+        assert (learner.count, status.rows.drawn) == (100, 100 * 16)
         # Nobody has failed: all that was sent has come.
         assert status.rows.lost == 0
         assert status.rows.inserted == status.rows.stored > 0
@@ -44,19 +44,19 @@ def test_run_ends_by_itself_after_its_updates(tmp_path):
 
 
 def test_resumed_run_goes_on_with_checkpoints_of_all_parts(tmp_path):
-    with running(tmp_path, changes={"updates": 100}) as run:
+    with running(tmp_path, changes={"updates": 50}) as run:
         run.wait(LONG)
         before = run.status().rows
     with pytest.raises(FileExistsError, match="resume=True"):
         launch(programs.plan(tmp_path))
-    with running(tmp_path, changes={"updates": 250}, resume=True) as run:
+    with running(tmp_path, changes={"updates": 100}, resume=True) as run:
         run.wait(LONG)
         after = run.status().rows
-        assert after.drawn == 250 * 16
+        assert after.drawn == 100 * 16
         assert after.stored >= before.stored
         assert after.inserted >= before.inserted
         assert after.inserted == after.stored + after.lost
-    with running(tmp_path, changes={"updates": 250}, resume=True) as run:
+    with running(tmp_path, changes={"updates": 100}, resume=True) as run:
         assert run.wait(LONG)  # nothing is left to do
 
 
@@ -166,6 +166,22 @@ def test_parts_end_after_a_killed_supervisor_and_the_run_can_be_resumed(tmp_path
 def test_attach_to_a_run_that_never_was_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no run 'run'"):
         attach("run", storage=tmp_path)
+
+
+def test_status_of_a_run_whose_directory_has_ended_is_the_last_one_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("cogrs.cluster.directory_client._ANSWER", 0.2)
+    folder = RunFolder(tmp_path, "run")
+    folder.create(programs.plan(tmp_path))
+    lock = folder.lock()
+    folder.write("state.json", {"state": "running", "error": "", "pid": os.getpid()})
+    run = attach("run", storage=tmp_path)
+    with pytest.raises(TimeoutError):
+        run.status()
+    # The supervisor keeps it before it ends the directory, and ends later.
+    folder.write("status.json", {"parts": [], "ended": {}})
+    assert run.status().state == "running"
+    run.close()
+    os.close(lock)
 
 
 def test_newest_readable_checkpoint_counts_and_two_are_kept(tmp_path):

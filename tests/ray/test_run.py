@@ -62,7 +62,7 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, c
     class Policy(programs.LinearPolicy):
         """A class that nodes cannot import."""
 
-    plan = programs.plan(tmp_path, policy=Policy, updates=300)
+    plan = programs.plan(tmp_path, policy=Policy, updates=150)
     run = cogrs.ray.launch(plan, name="short", cpus=SMALL, timeout=LONG)
     with pytest.raises(FileExistsError, match="is under way"):
         cogrs.ray.launch(plan, name="short", cpus=SMALL, resume=True)
@@ -77,7 +77,7 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, c
     # Its driver is not needed for that.
     eventually(lambda: run.state == "ended")
     status = run.status()
-    assert status.rows.drawn == 300 * 16
+    assert status.rows.drawn == 150 * 16
     assert status.rows.inserted == status.rows.stored + status.rows.lost
     assert run.wait(LONG)
     with pytest.raises(RuntimeError, match="the run is over"):

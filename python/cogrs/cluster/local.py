@@ -85,7 +85,7 @@ def attach(name: str = "run", *, storage: str | os.PathLike[str] | Path = "runs"
         FileNotFoundError: There is no such run.
     """
     folder = RunFolder(storage, name)
-    if not (folder.path / "plan.json").exists():
+    if not folder.has("plan.json"):
         raise FileNotFoundError(f"name: there is no run {name!r} in {folder.path.parent}")
     return Run(folder)
 
@@ -96,7 +96,7 @@ def prepared_folder(plan: Plan, name: str, *, resume: bool) -> RunFolder:
     if folder.is_running():
         hint = f"use cogrs.cluster.attach({name!r}), or another name"
         raise FileExistsError(f"name: a run {name!r} is under way in {folder.path.parent}: {hint}")
-    if (folder.path / "plan.json").exists() and not resume:
+    if folder.has("plan.json") and not resume:
         hint = "resume=True goes on with its checkpoints; or use another name"
         raise FileExistsError(f"name: there was a run at {folder.path}: {hint}")
     folder.create(plan)

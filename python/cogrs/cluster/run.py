@@ -64,17 +64,15 @@ class Run:
         state, error = self._state()
         if state not in ("ended", "failed"):
             try:
-                told = self._directory.status()
+                return status_of(self.name, state, error, self._directory.status())
             except TimeoutError:
-                state, error = self._state()
-                if state not in ("ended", "failed"):
+                # The directory ends before the supervisor, which has kept the last status by then.
+                if not self._folder.has("status.json"):
                     raise
-            else:
-                return status_of(self.name, state, error, told)
-        try:
+                state, error = self._state()
+        told: dict[str, Any] = {"parts": [], "ended": {}}
+        if self._folder.has("status.json"):
             told = self._folder.read("status.json")
-        except FileNotFoundError:
-            told = {"parts": [], "ended": {}}
         return status_of(self.name, state, error, told)
 
     def wait(self, timeout: float | None = None) -> bool:

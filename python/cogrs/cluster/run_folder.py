@@ -70,7 +70,7 @@ class RunFolder:
         # Later than all generations of a launch before this one.
         generation = time.time_ns() // 1_000_000
         self.write("plan.json", {"plan": plan.as_json(), "path": path, "generation": generation})
-        for name in ("directory.json", "state.json"):
+        for name in ("directory.json", "state.json", "status.json"):
             (self.path / name).unlink(missing_ok=True)
 
     def plan(self) -> Plan:
@@ -140,6 +140,10 @@ class RunFolder:
     def write(self, name: str, value: Any) -> None:
         """Write a JSON file in place of another, as a whole or not at all."""
         write_file(self.path / name, json.dumps(value).encode())
+
+    def has(self, name: str) -> bool:
+        """Return whether a file is there."""
+        return (self.path / name).exists()
 
     def read(self, name: str) -> Any:
         """Return the value of a JSON file; an OSError if it cannot be read."""

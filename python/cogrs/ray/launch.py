@@ -109,7 +109,7 @@ def attach(
     """
     _connect(address)
     folder = RunFolder(storage, name)
-    if _directory(name) is None or not (folder.path / "plan.json").exists():
+    if _directory(name) is None or not folder.has("plan.json"):
         raise FileNotFoundError(f"name: there is no run {name!r} in {folder.path.parent}")
     return RayRun(folder)
 
