@@ -29,7 +29,7 @@ class Student:
     """A memory, the policy that fills it, and the learner that draws from it."""
 
     def __init__(self, client: ReplayMemoryClient, run: Run) -> None:
-        """Begin with a net that was not trained."""
+        """Create a net with random weights."""
         parameters = draw_parameters(4, 2, run.seed)
         self.client, self.memory, self.policy = client, client.rem, Policy(parameters, 2, run.seed)
         self.steps, self.total = 0, run.budget(STEPS)

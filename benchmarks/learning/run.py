@@ -25,7 +25,7 @@ class Run:
     """What a setting's function is given: its seed, its number of steps, and where returns go."""
 
     def __init__(self, name: str, seed: int, limit: int | None = None) -> None:
-        """Begin a run; `limit` is the most steps, for a short try."""
+        """Start a run of at most `limit` steps."""
         self.name, self.seed, self._limit = name, seed, limit
         self.returns: list[float] = []
         self._latest: deque[float] = deque(maxlen=WINDOW)

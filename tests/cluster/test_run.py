@@ -201,3 +201,14 @@ def test_folder_of_a_run_keeps_its_secret_keys_from_others(tmp_path):
     before = folder.server_key().read_bytes()
     folder.create(programs.plan(tmp_path))
     assert folder.server_key().read_bytes() == before
+
+
+def test_new_launch_forgets_the_state_of_the_run_before(tmp_path):
+    folder = RunFolder(tmp_path, "run")
+    folder.create(programs.plan(tmp_path))
+    said = ("directory.json", "order.json", "state.json", "status.json")
+    for name in (*said, "ended.json"):
+        folder.write(name, {})
+    folder.create(programs.plan(tmp_path))
+    assert [name for name in said if folder.has(name)] == []
+    assert folder.has("ended.json")

@@ -70,7 +70,11 @@ class RunFolder:
         # Later than all generations of a launch before this one.
         generation = time.time_ns() // 1_000_000
         self.write("plan.json", {"plan": plan.as_json(), "path": path, "generation": generation})
-        for name in ("directory.json", "state.json", "status.json"):
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove what a run of this name before said of itself; its keys and checkpoints stay."""
+        for name in ("directory.json", "order.json", "state.json", "status.json"):
             (self.path / name).unlink(missing_ok=True)
 
     def plan(self) -> Plan:

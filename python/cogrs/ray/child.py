@@ -77,8 +77,6 @@ class RayChild(Child):
         return actor
 
     def _exit_code(self) -> int | None:
-        if self._end is None:
-            return 0
         done, _ = ray.wait([self._end], timeout=0)
         if not done:
             return None

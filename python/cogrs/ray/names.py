@@ -12,4 +12,9 @@ DIRECTORY: Final = "directory"
 
 def actor_name(run: str, role: str, index: int) -> str:
     """Return the name of a Ray actor."""
-    return f"{run}/{role}-{index}"
+    return f"{prefix(run)}{role}-{index}"
+
+
+def prefix(run: str) -> str:
+    """Return what the names of all actors of a run begin with."""
+    return f"{run}/"

@@ -108,6 +108,8 @@ def folder_of(path: str, files: Mapping[str, bytes]) -> RunFolder:
             where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with replacing(where) as file:
                 file.write(content)
+            if name == "plan.json":  # of another launch
+                folder.forget()
     folder.logs.mkdir(exist_ok=True)
     sys.path += [each for each in folder.read("plan.json")["path"] if each not in sys.path]
     return folder

@@ -11,7 +11,7 @@ import ray
 from cogrs.cluster.directory import SUPERVISOR
 from cogrs.cluster.run import LONGEST_LOG, RunFailedError
 from cogrs.cluster.status import RunStatus, status_of
-from cogrs.ray.names import DIRECTORY, NAMESPACE, actor_name
+from cogrs.ray.names import DIRECTORY, NAMESPACE, actor_name, prefix
 from cogrs.ray.placement import free
 from cogrs.replay.net.deadline import Deadline
 from cogrs.validation import check_count, check_integer, check_seconds
@@ -164,10 +164,9 @@ class RayRun:
 
     def kill(self) -> None:
         """End all actors of the run at once, without checkpoints."""
-        prefix = actor_name(self.name, "", 0).removesuffix("-0")
         # The directory first: it would start the others again.
         names = [each["name"] for each in ray.util.list_named_actors(all_namespaces=True)]
-        mine = [each for each in names if each is not None and each.startswith(prefix)]
+        mine = [each for each in names if each is not None and each.startswith(prefix(self.name))]
         for each in sorted(mine, key=lambda name: DIRECTORY not in name):
             with contextlib.suppress(ValueError):  # it has just ended
                 ray.kill(ray.get_actor(each, namespace=NAMESPACE), no_restart=True)
