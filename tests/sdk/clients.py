@@ -43,11 +43,14 @@ async def game(
 
 
 class Line:
-    """A connection that can be cut: a proxy of one port to another."""
+    """A connection that can be cut, or held up: a proxy of one port to another."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._writers: set[Any] = set()
+        self.flows = asyncio.Event()
+        """Cleared while what the client sends is held back."""
+        self.flows.set()
 
     async def start(self) -> int:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -56,7 +59,7 @@ class Line:
     async def _serve(self, reader: Any, writer: Any) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         self._writers |= {writer, far_writer}
-        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        await asyncio.gather(_copy(reader, far_writer, self.flows), _copy(far_reader, writer))
 
     def cut(self) -> None:
         for writer in self._writers:
@@ -68,9 +71,11 @@ class Line:
         self.cut()
 
 
-async def _copy(reader: Any, writer: Any) -> None:
+async def _copy(reader: Any, writer: Any, flows: asyncio.Event | None = None) -> None:
     try:
         while data := await reader.read(65536):
+            if flows is not None:
+                await flows.wait()
             writer.write(data)
             await writer.drain()
     except OSError:

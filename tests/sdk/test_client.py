@@ -104,8 +104,10 @@ async def test_actor_that_left_and_returns_sees_the_latest_observation() -> None
                     seen.append(event.tick)
                     await session.act(event.value)
 
-        final = await until_joined(client, play, trial)
+        final = await client.play(play, trial, name="c0")
         assert seen == [2, 3, 4]
+        assert final is not None
+        assert final.observation is not None
         assert final.observation.terminated
     assert len(named(told[trial], "step")) == 5
 
@@ -124,15 +126,51 @@ async def test_action_after_the_end_does_not_hide_the_end(thought: float) -> Non
             assert [type(event) async for event in session] == [sdk.Final]
 
 
-async def until_joined(client: sdk.ClientActor, play: Any, trial: str) -> Any:
-    """Play as soon as the orchestrator has noticed that the place is free."""
-    while True:
-        try:
-            return await client.play(play, trial, name="c0")
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
-                raise
-        await asyncio.sleep(0.01)
+@on_loop
+async def test_place_that_was_left_can_be_taken_at_once() -> None:
+    async with (
+        game(calls(), clients=2) as (_, controller, where),
+        sdk.ClientActor(where) as client,
+        sdk.ClientActor(where) as other,
+    ):
+        trial = (await controller.start_trial()).id
+        secret = ""
+        bob = asyncio.ensure_future(other.play(lambda seen: seen.value, trial, name="c1"))
+        for turn in range(20):
+            mine = client if turn % 3 else other
+            session = await mine.join(trial, name="c0", secret=secret)
+            secret = session.secret
+            if turn % 2:
+                assert isinstance(await anext(session), sdk.Observation)
+            await session.leave()
+        assert await client.play(lambda seen: seen.value, trial, name="c0") is not None
+        assert await bob is not None
+
+
+@on_loop
+async def test_join_waits_until_the_orchestrator_knows_that_the_client_left() -> None:
+    async with (
+        game(calls()) as (server, controller, where),
+        sdk.ClientActor(where) as other,
+    ):
+        line = Line(server.port)
+        async with sdk.ClientActor(f"127.0.0.1:{await line.start()}", heartbeat=0.05) as client:
+            trial = (await controller.start_trial()).id
+            session = await client.join(trial, name="c0")
+            assert isinstance(await anext(session), sdk.Observation)
+            # Who has not left keeps the place, and is not waited for.
+            with pytest.raises(sdk.RemoteCallError, match="actor 'c0' is taken"):
+                await client.join(trial, name="c0")
+            line.flows.clear()
+            await session.leave()
+            joining = asyncio.ensure_future(other.join(trial, name="c0", secret=session.secret))
+            done, _ = await asyncio.wait({joining}, timeout=0.5)
+            assert not done
+            line.flows.set()
+            async with await joining as again:
+                assert isinstance(await anext(again), sdk.Observation)
+            await controller.terminate_trial(trial)
+        await line.close()
 
 
 @on_loop

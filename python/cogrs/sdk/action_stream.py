@@ -17,8 +17,12 @@ from cogrs.user_errors import is_cancelled
 _AHEAD = 64
 """ResponseStream that are read before anybody asks for them."""
 
-_BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""How a stream ends whose connection is lost."""
+_BROKEN = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.ALREADY_EXISTS,
+)
+"""How a stream ends whose connection is lost, or that opens while another one is closed."""
 
 
 class ActionStream:
@@ -107,6 +111,9 @@ class ActionStream:
 
 
 def is_broken(error: grpc.aio.AioRpcError) -> bool:
-    """Return whether an error is about the connection alone, so that the trial may go on."""
+    """Return whether an error is about the connection alone, so that the trial may go on.
+
+    ALREADY_EXISTS is about it: a stream that this client closed reached the orchestrator late.
+    """
     lost = "execute_batch" in (error.debug_error_string() or "")
     return error.code() in _BROKEN or (error.code() is grpc.StatusCode.INTERNAL and lost)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import grpc
+
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.event_loop import AsyncCloseable, check_no_loop, handle_exception
@@ -14,7 +16,7 @@ from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
 from cogrs.sdk.player_function import check_player, play_session
-from cogrs.sdk.remote_errors import raising_remote_errors
+from cogrs.sdk.remote_errors import call_until_taken, raising_remote_errors
 from cogrs.sdk.trial import Final, Trial
 from cogrs.sdk.wire import actors_of
 from cogrs.validation import check_flag, check_header, check_seconds, check_text, check_timeout
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from cogrs.sdk.codecs import AnyCodec
     from cogrs.sdk.player_function import PlayerFunction
     from cogrs.tls import ClientTls
+
+_LEAVING = 5.0
+"""Seconds for an orchestrator to notice that a client has left."""
+
+_LEFT_PLACE = (grpc.StatusCode.FAILED_PRECONDITION,)
+"""How a return is refused while the orchestrator has not noticed that the client left."""
 
 _HEARTBEAT = 10.0
 """Seconds between two signs of life; orchestrators wait 30 by default."""
@@ -101,7 +109,8 @@ class ClientActor(AsyncCloseable):
 
         The place is bound to a secret, which keeps others from acting as this actor. This client
         remembers it for a return; another process needs `ClientSession.secret`, or the rights of a
-        controller.
+        controller. A place that was just left is asked for again until the orchestrator has noticed
+        that, at most 5 s.
 
         Args:
             trial_id: Which trial; "" for the oldest one that waits for such an actor.
@@ -132,10 +141,14 @@ class ClientActor(AsyncCloseable):
             request.actor_name = name
         else:
             request.actor_class = actor_class
-        secret = secret or self._context.secrets.of(trial_id, name)
+        secrets = self._context.secrets
+        # A place that was left, here or in another client, is free as soon as that is known there.
+        patience = _LEAVING if secret or secrets.has_left(trial_id, name) else 0.0
+        mine = secret or secrets.of(trial_id, name)
         with raising_remote_errors(self.endpoint):
-            reply, secret = await self._context.secrets.join(
-                self.stub, request, secret, self.connection.metadata
+            stub, metadata = self.stub, self.connection.metadata
+            reply, secret = await call_until_taken(
+                lambda _left: secrets.join(stub, request, mine, metadata), _LEFT_PLACE, patience
             )
         trial = Trial(
             reply.trial_id,

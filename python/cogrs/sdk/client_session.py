@@ -25,7 +25,7 @@ from cogrs.sdk.action_stream import ActionStream, is_broken
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import as_action
 from cogrs.sdk.hosted_component import component_name
-from cogrs.sdk.remote_errors import raising_remote_errors
+from cogrs.sdk.remote_errors import call_until_taken, raising_remote_errors
 from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation
 from cogrs.sdk.wire import (
@@ -52,9 +52,6 @@ _logger = logging.getLogger("cogrs.sdk")
 
 _ANSWER_TIMEOUT = 20.0
 """Seconds without an answer after which a connection counts as lost."""
-
-_RETRY = 0.2
-"""Seconds between two attempts to return."""
 
 _ASK_SPACES = ("spaces", "asked")
 """The metadata of a stream that asks for the environment's spaces."""
@@ -214,6 +211,8 @@ class ClientSession(ActorSession):
             RuntimeError: Called in another event loop than `join`.
         """
         self._check_loop()
+        if self.final is None:
+            self._client.secrets.leave(self.trial)
         self._left = self._over = True
         self._beating.cancel()
         await self._stream.close()
@@ -269,20 +268,14 @@ class ClientSession(ActorSession):
     async def _return(self) -> None:
         """Join again, and open a new stream: it begins with the latest observation."""
         request = pb.TrialJoinRequest(trial_id=self.trial.id, actor_name=self.trial.name)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._client.reconnect
-        while True:
-            try:
-                left = max(until - loop.time(), _RETRY)
-                client, metadata = self._client, self._client.connection.metadata
-                _, self._secret = await client.secrets.join(
-                    client.connection.stub, request, self._secret, metadata, timeout=left
-                )
-                break
-            except grpc.aio.AioRpcError as error:
-                if error.code() not in _NOT_YET or loop.time() >= until:
-                    raise
-            await asyncio.sleep(_RETRY)
+        client, metadata = self._client, self._client.connection.metadata
+        _, self._secret = await call_until_taken(
+            lambda left: client.secrets.join(
+                client.connection.stub, request, self._secret, metadata, timeout=left
+            ),
+            _NOT_YET,
+            client.reconnect,
+        )
         self._stream = self._open()
 
     def _take(self, reply: pb.TrialActionReply) -> None:

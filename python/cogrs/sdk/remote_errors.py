@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
+import grpc.aio
 
 from cogrs.escape import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterator
 
+_Reply = TypeVar("_Reply")
+
+_RETRY = 0.1
+"""Seconds between two attempts of a call."""
 
 _HINTS = {
     "WRONG_VERSION_NUMBER": "it seems to serve without TLS: leave tls= out.",
@@ -86,3 +92,26 @@ def _is_unreachable(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
     details = (error.details() or "").lower()
     unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
     return unavailable and any(sign in details for sign in (_NO_CONNECTION, *_LOST))
+
+
+async def call_until_taken(
+    attempt: Callable[[float], Awaitable[_Reply]],
+    refusals: Collection[grpc.StatusCode],
+    patience: float,
+) -> _Reply:
+    """Return the result of a call, made again while it is refused with one of these codes.
+
+    Args:
+        attempt: Makes the call; it gets the seconds that are left, > 0.
+        refusals: The codes after which it is made again.
+        patience: Seconds for all attempts; after them the last error is raised.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience
+    while True:
+        try:
+            return await attempt(max(until - loop.time(), _RETRY))
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in refusals or loop.time() >= until:
+                raise
+        await asyncio.sleep(_RETRY)

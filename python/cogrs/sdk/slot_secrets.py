@@ -25,6 +25,8 @@ class SlotSecrets:
     def __init__(self) -> None:
         """Create an empty table."""
         self._secrets: dict[tuple[str, str], str] = {}
+        self._left: set[tuple[str, str]] = set()
+        """The places that their clients left, and did not take again."""
 
     def of(self, trial_id: str, name: str) -> str:
         """Return the secret of an actor's place, or ""."""
@@ -33,6 +35,16 @@ class SlotSecrets:
     def forget(self, trial: Trial) -> None:
         """Forget the secret of a place whose trial is over."""
         self._secrets.pop((trial.id, trial.name), None)
+        self._left.discard((trial.id, trial.name))
+
+    def has_left(self, trial_id: str, name: str) -> bool:
+        """Return whether a client left the place, which the orchestrator may not know yet."""
+        return (trial_id, name) in self._left
+
+    def leave(self, trial: Trial) -> None:
+        """Note that a client left a place to which it may return."""
+        if (trial.id, trial.name) in self._secrets:
+            self._left.add((trial.id, trial.name))
 
     async def join(
         self,
@@ -46,10 +58,14 @@ class SlotSecrets:
         call = stub.JoinTrial(request, metadata=(*metadata, (_KEY, secret or _ASK)), **options)
         reply = await call
         given = str(dict(await call.initial_metadata() or ()).get(_KEY, secret))
+        place = (reply.trial_id, reply.actor_name)
+        self._left.discard(place)
         if given:
-            self._secrets[reply.trial_id, reply.actor_name] = given
+            self._secrets[place] = given
             while len(self._secrets) > MOST_PLACES:
-                del self._secrets[next(iter(self._secrets))]
+                oldest = next(iter(self._secrets))
+                del self._secrets[oldest]
+                self._left.discard(oldest)
         return reply, given
 
 

@@ -15,8 +15,9 @@ from cogrs.orchestrator.engine.errors import (
     PreconditionError,
 )
 from cogrs.orchestrator.engine.settings import Settings
+from cogrs.orchestrator.engine.slot_secret import ASK, Caller
 from cogrs.orchestrator.engine.state import State
-from tests.orchestrator.world import World
+from tests.orchestrator.world import Client, World
 
 
 def join(world: World, trial_id: str | None = None, **selection: str) -> TrialJoinReply:
@@ -41,6 +42,26 @@ def test_join_by_name_takes_that_slot() -> None:
     assert join(world, actor_class="player").actor_name == "c2"
     with pytest.raises(PreconditionError, match="taken"):
         join(world, actor_name="c1")
+
+
+def test_client_with_the_secret_may_join_again_before_its_stream() -> None:
+    world = World(agents=1, clients=1)
+    request = TrialJoinRequest(trial_id=world.trial.id, actor_name="c0")
+    first = Caller(ASK)
+    world.orchestrator.join(request, first)
+    assert first.given
+    # Without it, or with a stream, the slot is taken.
+    for shown in ("", ASK, "another"):
+        with pytest.raises(PreconditionError, match="actor 'c0' is taken"):
+            world.orchestrator.join(request, Caller(shown))
+    again = Caller(first.given)
+    assert world.orchestrator.join(request, again).actor_name == "c0"
+    assert again.given == ""
+    client = Client(world.orchestrator.client(world.trial.id, "c0", again))
+    with pytest.raises(PreconditionError, match="actor 'c0' is taken"):
+        world.orchestrator.join(request, Caller(first.given))
+    client.hang_up()
+    assert world.orchestrator.join(request, Caller(first.given)).actor_name == "c0"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"x"])

@@ -151,6 +151,11 @@ class ClientSlot(Actor):
         """Whether its client is away, and may come back."""
         return bool(self._away)
 
+    @property
+    def awaits_stream(self) -> bool:
+        """Whether its client joined, and has not opened a stream since."""
+        return self._joined and self._stream is None
+
     def join(self) -> None:
         """Take the slot, for the first time or again."""
         if self._away:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cogrs.orchestrator.engine.actor import Actor
+    from cogrs.orchestrator.engine.slot_secret import Caller
     from cogrs.orchestrator.engine.trial_record import TrialRecord
 
 _LONGEST = 500
@@ -47,19 +48,25 @@ def find_slot(trial: TrialRecord, name: str) -> ClientSlot:
     return actor
 
 
-def match_by_name(trial: TrialRecord, name: str) -> ClientSlot:
+def match_by_name(trial: TrialRecord, name: str, caller: Caller) -> ClientSlot:
     """Return the slot with this name, if it is free or its client may return.
+
+    A client that shows the slot's secret may also join again before it has opened a stream: it may
+    have left as soon as it had joined, of which nothing tells.
 
     Raises:
         PreconditionError: It is taken, or the trial does not take clients any more.
         NotFoundError, InvalidError: As `find_slot`.
     """
     slot = find_slot(trial, name)
-    if slot.returnable and not trial.over:
-        return slot
+    if not trial.over:
+        if slot.returnable or (slot.awaits_stream and slot.secret.is_shown_by(caller)):
+            return slot
+        if slot.ready:
+            raise PreconditionError(
+                f"trial {trial.id!r} is {trial.state.name}: actor {name!r} is taken"
+            )
     _check_joinable(trial)
-    if slot.ready:
-        raise PreconditionError(f"actor {name!r} of trial {trial.id!r} is taken")
     return slot
 
 

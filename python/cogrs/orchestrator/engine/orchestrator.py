@@ -196,8 +196,9 @@ class Orchestrator:
 
     def join(self, request: TrialJoinRequest, caller: Caller | None = None) -> TrialJoinReply:
         """Give a client a slot, and a secret if it asks; as `matchmaking`, `SlotSecret.join`."""
-        trial, slot = self._match(request)
-        slot.secret.join(caller or Caller(), required=self._require_secrets)
+        caller = caller or Caller()
+        trial, slot = self._match(request, caller)
+        slot.secret.join(caller, required=self._require_secrets)
         slot.join()
         reply = TrialJoinReply(
             actor_name=slot.name, trial_id=trial.id, actors_in_trial=trial.actors_in_trial
@@ -206,7 +207,7 @@ class Orchestrator:
             reply.config.CopyFrom(slot.params.config)
         return reply
 
-    def _match(self, request: TrialJoinRequest) -> tuple[TrialRecord, ClientSlot]:
+    def _match(self, request: TrialJoinRequest, caller: Caller) -> tuple[TrialRecord, ClientSlot]:
         name, actor_class = request.actor_name, request.actor_class
         by_name = request.WhichOneof("slot_selection") == "actor_name"
         for field in ("trial_id", "actor_name", "actor_class"):
@@ -215,8 +216,9 @@ class Orchestrator:
             raise InvalidError("slot_selection: expected actor_name or actor_class, got neither")
         if request.trial_id:
             trial = self._trials.get(request.trial_id)
-            slot = match_by_name(trial, name) if by_name else match_by_class(trial, actor_class)
-            return trial, slot
+            if by_name:
+                return trial, match_by_name(trial, name, caller)
+            return trial, match_by_class(trial, actor_class)
         if by_name:
             return match_in_any(self._trials, name=name)
         if self._classes is not None and actor_class not in self._classes:

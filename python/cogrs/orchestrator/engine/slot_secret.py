@@ -40,8 +40,12 @@ class SlotSecret:
 
     def check(self, caller: Caller) -> None:
         """Refuse a caller without the secret of a bound slot, with a DeniedError."""
-        if self._digest and not hmac.compare_digest(digest(caller.shown), self._digest):
+        if self._digest and not self.is_shown_by(caller):
             raise self._denial(caller)
+
+    def is_shown_by(self, caller: Caller) -> bool:
+        """Return whether the slot is bound, and the caller shows its secret."""
+        return bool(self._digest) and hmac.compare_digest(digest(caller.shown), self._digest)
 
     def join(self, caller: Caller, *, required: bool) -> None:
         """Bind the slot to a new secret if its client asks for one, and give that to the caller.
@@ -56,7 +60,7 @@ class SlotSecret:
         if required and not caller.shown:
             raise self._denial(caller)
         if self._digest:
-            if hmac.compare_digest(digest(caller.shown), self._digest):
+            if self.is_shown_by(caller):
                 return
             if not caller.has_all_rights:
                 raise self._denial(caller)
