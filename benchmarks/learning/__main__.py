@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.learning import ROOT, catalogue, curves, table
+from benchmarks.learning import ROOT, catalogue, curves, rows, table
 from benchmarks.record import Figure, keep
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def load(names: list[str] | tuple[str, ...]) -> dict[str, Proof]:
 
 def run_all(proofs: dict[str, Proof], args: argparse.Namespace) -> None:
     """Make the runs that are not in the table, in turn."""
-    done = table.finished(table.read(args.table)) if args.limit is None else set()
+    done = rows.finished(rows.read(args.table)) if args.limit is None else set()
     wanted = [
         (name, setting, seed)
         for name, proof in proofs.items()
@@ -104,13 +104,13 @@ def run_all(proofs: dict[str, Proof], args: argparse.Namespace) -> None:
         make_run(key, args)
 
 
-def make_run(key: table.Key, args: argparse.Namespace) -> None:
+def make_run(key: rows.Key, args: argparse.Namespace) -> None:
     """Make one run in a process of its own, which ends with this call.
 
     A process that died without a word, such as one killed for its memory, gets a row, too.
     """
     name, setting, seed = key
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.learning.run"]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.learning.process"]
     command += [name, setting, str(seed), str(args.table.resolve())]
     if args.limit is not None:
         command += ["--limit", str(args.limit)]
@@ -123,32 +123,32 @@ def make_run(key: table.Key, args: argparse.Namespace) -> None:
         raise
     if code:
         row = {"proof": name, "setting": setting, "seed": seed, "short": args.limit is not None}
-        table.append(args.table, {**row, "error": f"the process ended with exit code {code}"})
+        rows.append(args.table, {**row, "error": f"the process ended with exit code {code}"})
 
 
 def report(proofs: dict[str, Proof], path: Path, *, write: bool, plots: Path) -> bool:
     """Print tables and verdicts; keep figures and curves; return whether all proofs passed."""
-    rows, states = table.read(path), {}
+    found, states = rows.read(path), {}
     for name, proof in proofs.items():
-        states[name], checks = table.verdict(name, proof, rows)
+        states[name], checks = table.verdict(name, proof, found)
         print(
             f"\n{name}: {proof.title} ({proof.source})",
-            *table.markdown(name, proof, rows),
+            *table.markdown(name, proof, found),
             sep="\n",
         )
-        for row in rows:
+        for row in found:
             if row["proof"] == name and row["error"] is not None:
                 print(f"seed {row['seed']} of {row['setting']}: {row['error']}")
         for check in checks:
             print(f"{'passed' if check.passed else 'FAILED'}: {check.claim}: {check.found}")
         print(f"{name}: {states[name].upper()}")
         if write:
-            keep_figures(name, proof, table.chosen(rows, name), plots)
+            keep_figures(name, proof, rows.chosen(found, name), plots)
     print("", *(f"{name:15}{state}" for name, state in states.items()), sep="\n")
     return all(state == "passed" for state in states.values())
 
 
-def keep_figures(name: str, proof: Proof, found: table.Rows, plots: Path) -> None:
+def keep_figures(name: str, proof: Proof, found: rows.Rows, plots: Path) -> None:
     """Keep returns and times of a proof's runs, and draw its curves."""
     figures = []
     for setting in proof.settings:

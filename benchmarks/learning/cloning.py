@@ -22,8 +22,8 @@ from cogrs import datasets
 from cogrs.store import open_store
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 TRIALS, BATCHES, TESTED = 20, 5_000, 250
 

@@ -24,8 +24,8 @@ import cogrs
 from cogrs import cluster
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 FOLDER = ROOT / "examples/cluster"
 STEPS, PERIOD = 160_000, 1.0  # steps of all environments; seconds between two looks at a run

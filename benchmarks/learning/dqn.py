@@ -14,8 +14,8 @@ from benchmarks.learning.proof import Check, Outcome, Proof, at_least
 from torch.nn.functional import mse_loss
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 SETTINGS = Settings(
     learning_rate=2.5e-4,

@@ -21,8 +21,8 @@ from cogrs import sdk
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 LATE = 5
 """Ticks from a step's observation to its reward."""

@@ -20,8 +20,8 @@ from torch import nn
 import cogrs
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 FRAMES = {"breakout": 300_000, "freeway": 500_000}
 MOST = 2_500

@@ -13,8 +13,8 @@ import offline_to_online as example
 from benchmarks.learning.proof import Check, Outcome, Proof, at_least
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 GOAL, STEPS, EPISODES = 475.0, 60_000, 100
 ALONE, MIXED = "online alone", "offline and online"

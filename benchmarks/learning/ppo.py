@@ -23,8 +23,8 @@ from torch.distributions import Categorical
 import cogrs
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 ENVS, LENGTH, TOTAL, RATE = 4, 128, 500_000, 2.5e-4
 GAMMA, LAMBDA, EPOCHS, PARTS = 0.99, 0.95, 4, 4

@@ -17,8 +17,8 @@ from stable_baselines3 import DQN
 from cogrs.sb3 import PrioritizedDQN, ReplayBuffer
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 STEPS = 100_000
 SETTINGS = {

@@ -16,8 +16,8 @@ import r2d2 as example
 from benchmarks.learning.proof import Check, Outcome, Proof, at_least, at_most
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 GOAL = 0.95
 STEPS = {20: 150_000, 50: 300_000}

@@ -13,8 +13,8 @@ import cogrs
 from cogrs import sdk
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 
 def trials(run: Run) -> Outcome:

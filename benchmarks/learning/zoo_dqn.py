@@ -19,8 +19,8 @@ from torch.nn.functional import smooth_l1_loss
 from cogrs.sb3 import ReplayBuffer
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 ENV, STEPS, TESTS = "CartPole-v1", 50_000, 20
 OURS, THEIRS, THEIRS_WITH_OURS = "cogrs", "SB3", "SB3 with cogrs.sb3"

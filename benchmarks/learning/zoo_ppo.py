@@ -19,8 +19,8 @@ import cogrs
 from cogrs.sb3 import VecEnv
 
 if TYPE_CHECKING:
+    from benchmarks.learning.rows import Rows
     from benchmarks.learning.run import Run
-    from benchmarks.learning.table import Rows
 
 STEPS, ENVS, TESTS = 100_000, 8, 20
 OURS, THEIRS = "SB3 with cogrs.sb3", "SB3"

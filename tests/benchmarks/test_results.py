@@ -9,12 +9,13 @@ import pytest
 from benchmarks import record
 from benchmarks.learning import table
 from benchmarks.learning.proof import Outcome, Proof, at_least, at_most
+from benchmarks.learning.rows import Row, Rows, append, finished, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def row(setting: str, seed: int, score: float = 1.0, **more: Any) -> table.Row:
+def row(setting: str, seed: int, score: float = 1.0, **more: Any) -> Row:
     made = {"proof": "p", "setting": setting, "seed": seed, "steps": 10, "score": score}
     made |= {"figures": {}, "curve": [], "wall_s": 2.0, "cpu_s": 1.0, "short": False, "error": None}
     return {**made, **more}
@@ -34,47 +35,47 @@ def test_appended_rows_are_read_again_unchanged(tmp_path: Path):
     path = tmp_path / "folder" / "table.jsonl"
     rows = [row("ours", 1), row("theirs", 1, curve=[[3, 1.5]])]
     for each in rows:
-        table.append(path, each)
-    assert table.read(path) == rows
-    assert table.read(tmp_path / "missing.jsonl") == []
+        append(path, each)
+    assert read(path) == rows
+    assert read(tmp_path / "missing.jsonl") == []
 
 
 def test_repeated_run_replaces_the_row_before(tmp_path: Path):
     path = tmp_path / "table.jsonl"
     for score in (1.0, 2.0):
-        table.append(path, row("ours", 1, score))
-    assert [each["score"] for each in table.read(path)] == [2.0]
+        append(path, row("ours", 1, score))
+    assert [each["score"] for each in read(path)] == [2.0]
 
 
 def test_last_line_that_was_cut_short_is_left_out(tmp_path: Path):
     path = tmp_path / "table.jsonl"
-    table.append(path, row("ours", 1))
+    append(path, row("ours", 1))
     with path.open("a") as file:
         file.write('{"proof": "p", "sett')
-    assert len(table.read(path)) == 1
+    assert len(read(path)) == 1
 
 
 def test_line_that_is_not_a_row_is_refused_with_its_number(tmp_path: Path):
     path = tmp_path / "table.jsonl"
-    table.append(path, row("ours", 1))
+    append(path, row("ours", 1))
     with path.open("a") as file:
         file.write("[1, 2]\n")
     with pytest.raises(ValueError, match="line 2: expected a row"):
-        table.read(path)
+        read(path)
 
 
 def test_short_tries_and_failed_runs_are_not_finished():
     rows = [row("ours", 1), row("ours", 2, short=True), row("theirs", 1, error="OSError: full")]
-    assert table.finished(rows) == {("p", "ours", 1)}
+    assert finished(rows) == {("p", "ours", 1)}
 
 
 def test_ratios_compare_runs_with_the_same_seed():
     rows = [row("ours", 2, wall_s=1.0), row("ours", 1, wall_s=6.0), row("theirs", 1, wall_s=3.0)]
-    assert table.Rows(rows).ratios("wall_s", "ours", "theirs") == [2.0]
+    assert Rows(rows).ratios("wall_s", "ours", "theirs") == [2.0]
 
 
 def test_scores_are_in_the_order_of_seeds():
-    rows = table.Rows([row("ours", 2, 20.0), row("ours", 1, 10.0)])
+    rows = Rows([row("ours", 2, 20.0), row("ours", 1, 10.0)])
     assert rows.scores("ours") == [10.0, 20.0]
 
 

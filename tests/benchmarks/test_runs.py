@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from benchmarks.learning import __main__ as command
-from benchmarks.learning import catalogue, table
+from benchmarks.learning import catalogue, rows
+from benchmarks.learning.process import perform
 from benchmarks.learning.proof import Outcome, Proof, at_least
-from benchmarks.learning.run import POINTS, Run, perform
+from benchmarks.learning.run import POINTS, Run
 
 needs_torch = pytest.mark.skipif(
     find_spec("stable_baselines3") is None, reason="Stable-Baselines3 is not installed"
@@ -44,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
     def make_run(key: Any, args: Any) -> None:
         keys.append(key)
-        table.append(args.table, perform(*key, args.limit))
+        rows.append(args.table, perform(*key, args.limit))
 
     monkeypatch.setattr(catalogue, "load", lambda name: PROOF)
     monkeypatch.setattr(command, "make_run", make_run)
@@ -93,7 +94,7 @@ def test_failed_run_is_shown_and_made_again(made, tmp_path, monkeypatch, capsys)
     assert "seed 1 of good: OSError: no space left" in shown
     assert "ppo: FAILED" in shown
     monkeypatch.undo()
-    assert table.finished(table.read(tmp_path / "table.jsonl")) == {("ppo", "other", 1)}
+    assert rows.finished(rows.read(tmp_path / "table.jsonl")) == {("ppo", "other", 1)}
 
 
 def test_short_try_proves_nothing(made, tmp_path, capsys):
@@ -126,9 +127,9 @@ def test_process_that_ends_by_itself_gets_a_row(tmp_path):
     args = command.parse(["--table", str(tmp_path / "table.jsonl")])
     # An unknown name ends the process before anything is imported for a proof.
     command.make_run(("no such proof", "good", 1), args)
-    (row,) = table.read(args.table)
+    (row,) = rows.read(args.table)
     assert row["error"] == "the process ended with exit code 2"
-    assert table.finished([row]) == set()
+    assert rows.finished([row]) == set()
 
 
 def test_curve_has_the_mean_of_each_part_and_ends_where_the_run_does():
