@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import threading
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.sync.server import serve
 
 from cogrs import orchestrator, sdk
 from cogrs.tls import ServerTls
 from cogrs.web import app, game_of, serve_page
 from tests.orchestrator.net import on_loop
+from tests.web.browser import Browser, browser, needs_browser, play
 from tests.web.sockets import until
 from tests.web.stage import Walk
 
@@ -63,6 +66,52 @@ async def test_place_outlives_its_orchestrator_and_plays_the_next_trial() -> Non
                 await until(socket, "tick", tick=1)
         await until(socket, "state", state="ended", trial=second.id)
         await again.stop(0)
+
+
+# Keeps the waits of a page, and makes them short. Pages wait less than 150 ms for other things.
+COUNT_WAITS = """
+window.waits = [];
+const wait = window.setTimeout;
+window.setTimeout = (call, after) => {
+  if (after < 150) return wait(call, after);
+  window.waits.push(after);
+  return wait(call, after / 50);
+};
+"""
+
+
+def tried(page: Browser) -> list[int]:
+    """Return the page's waits between two attempts in milliseconds, without their jitter."""
+    waits = page.script("return window.waits")
+    assert all(187 <= wait <= 8000 for wait in waits)
+    steps = (250, 500, 1000, 2000, 4000, 8000)
+    found = [next(step for step in steps if wait <= 1.25 * step) for wait in waits]
+    assert all(wait >= 0.75 * step for wait, step in zip(waits, found, strict=True))
+    return found
+
+
+@needs_browser
+def test_page_waits_longer_after_each_attempt_to_connect_and_starts_anew_once_answered() -> None:
+    def hang_up(socket: Any) -> None:
+        socket.recv()
+        socket.send(json.dumps({"type": "state", "state": "waiting"}))
+        socket.close(1011)
+
+    with browser() as page:
+        source = {"source": COUNT_WAITS}
+        page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+        with play("CartPole-v1") as at:
+            page.open(at["url"])
+            page.until(lambda: page.shown("join"))
+            page.script("window.waits.length = 0")
+        waits = page.until(lambda: (found := tried(page))[-3:] == [8000] * 3 and found)
+        # The server may still have answered while it closed.
+        begin = len(waits) - 1 - waits[::-1].index(250)
+        assert waits[begin:] == [250, 500, 1000, 2000, 4000, *[8000] * (len(waits) - begin - 5)]
+        with serve(hang_up, "127.0.0.1", at["port"]) as server:
+            threading.Thread(target=server.serve_forever).start()
+            page.until(lambda: tried(page).count(250) > waits.count(250))
+            server.shutdown()
 
 
 @on_loop

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from websockets.sync.client import connect
 
 from cogrs import cli, sdk
 from cogrs.store import TrialFilter, open_store
 from tests.web.browser import browser, needs_browser
-from tests.web.stored import folder_of_games, joined, play
+from tests.web.stored import Player, folder_of_games, joined, play
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cogrs.sdk.trial import ReceivedReward
 
-pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture
@@ -75,6 +76,30 @@ def test_judgements_during_and_after_a_trial_are_at_their_steps_in_the_store(fol
     }
     assert by[3] == [1.0, -1.0]
     assert by[0] == [1.0, 1.0, -1.0]
+
+
+def test_nothing_of_a_person_is_stored(folder):
+    header = {"User-Agent": "Browser of Quentin"}
+    with play(folder, "walks:short", "--mode", "press") as at:
+        token = at["url"].partition("#")[2]
+        with connect(f"ws://127.0.0.1:{at['port']}/ws", additional_headers=header) as socket:
+            player = Player(socket)
+            player.send("join", token=token, name="Quentin Zwick")
+            session = player.until("hello")["session"]
+            for tick in range(4):
+                player.until("tick", tick=tick)
+                player.send("action", tick=tick, value=1)
+            player.send("feedback", tick=2, value=1)
+            player.until("state", state="ended")
+    # Texts of Parquet files may be compressed, so their columns are read as well.
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    logs = [path for path in files if path.suffix == ".parquet"]
+    kept = b"".join(path.read_bytes() for path in files)
+    kept += "".join(repr(parquet.read_table(log).to_pydict()) for log in logs).encode()
+    assert len(logs) == 1
+    assert b"player" in kept
+    for secret in ("Quentin", "Zwick", token, session):
+        assert secret.encode() not in kept
 
 
 def test_judgement_that_ctrl_c_follows_at_once_is_in_the_store(folder):

@@ -10,6 +10,7 @@ const TAKEOVER_KEYS = ["ShiftLeft", "ShiftRight"];
 const FEEDBACK_KEYS = { KeyG: 1, KeyB: -1 };
 const UNDO_KEY = "KeyU";
 const LONG_PRESS = 350;
+const LONGEST_DELAY = 8000; // milliseconds between two attempts to connect
 
 let hello = null;
 let socket = null;
@@ -57,8 +58,8 @@ function connect(here = false) {
       return;
     }
     setState("waiting", `${sentence(event.reason || "the connection was lost")} Trying again.`);
-    setTimeout(() => connect(), delay * (0.75 + Math.random() / 2));
-    delay = Math.min(2 * delay, 8000);
+    setTimeout(() => connect(), Math.min(delay * (0.75 + Math.random() / 2), LONGEST_DELAY));
+    delay = Math.min(2 * delay, LONGEST_DELAY);
   };
 }
 
