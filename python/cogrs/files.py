@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +64,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: It cannot be written.
     """
+    import tempfile  # for those who write
+
     descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import binascii
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cogrs.optional_dependency import import_optional
 
-TRIAL, PARAMS, SPACES = b"cogrs.trial_id", b"cogrs.params", b"cogrs.spaces"
-"""Keys of a file's metadata. Files of version 0.1.0 have no spaces."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TRIAL, PARAMS, SPACES = b"cogrs.trial_id", b"cogrs.params_base64", b"cogrs.spaces"
+"""Keys of a file's metadata, whose values are UTF-8: programs in Rust refuse a file with others.
+
+Files of version 0.1.0 have no spaces.
+"""
+
+FORMER_PARAMS = b"cogrs.params"
+"""The key of serialized params as version 0.1.0 wrote them, which need not be UTF-8."""
+
+
+def metadata_of(trial_id: str, params: bytes, spaces_json: str) -> dict[bytes, bytes]:
+    """Return the metadata of a trial's file; `params` is a serialized `TrialParams`."""
+    return {
+        TRIAL: trial_id.encode(),
+        PARAMS: binascii.b2a_base64(params, newline=False),
+        SPACES: spaces_json.encode(),
+    }
+
+
+def params_of(metadata: Mapping[bytes, bytes]) -> bytes | None:
+    """Return the serialized `TrialParams` of a file's metadata, or None.
+
+    Raises:
+        ValueError: They are not base64.
+    """
+    if (text := metadata.get(PARAMS)) is not None:
+        return binascii.a2b_base64(text, strict_mode=True)
+    return metadata.get(FORMER_PARAMS)
 
 
 @lru_cache(1)

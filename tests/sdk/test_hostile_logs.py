@@ -218,9 +218,11 @@ def test_parquet_of_other_columns_or_metadata_is_refused(tmp_path: Path) -> None
     for metadata in ({"cogrs.trial_id": b"t"}, {"cogrs.params": b""}):
         with pytest.raises(ValueError, match="parameters in its metadata"):
             sdk.read_log(parquet(tmp_path, [structs()], metadata=metadata))
-    metadata = {"cogrs.trial_id": b"t", "cogrs.params": b"\xff"}
-    with pytest.raises(ValueError, match=r"t\.parquet: expected a trial's parameters"):
-        sdk.read_log(parquet(tmp_path, [structs()], metadata=metadata))
+    damaged = [("params", b"\xff"), ("params_base64", b"/w=="), ("params_base64", b"no base64!")]
+    for key, params in damaged:
+        metadata = {"cogrs.trial_id": b"t", f"cogrs.{key}": params}
+        with pytest.raises(ValueError, match=r"t\.parquet: expected a trial's parameters"):
+            sdk.read_log(parquet(tmp_path, [structs()], metadata=metadata))
 
 
 def test_parquet_with_values_that_no_sink_writes_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from hypothesis.extra import numpy as npst
 from cogrs import sdk
 from cogrs.api.common_pb2 import Message, RewardSource
 from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
-from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
+from cogrs.log_schema import FORMER_PARAMS, PARAMS, SPACES, TRIAL, log_schema
 from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.datalog_host import DatalogHost
 from cogrs.store.session import Session
@@ -165,13 +166,45 @@ def test_file_has_the_schema_and_metadata_of_data_logs(tmp_path):
     assert file.schema_arrow.remove_metadata().equals(log_schema())
     assert file.schema_arrow.metadata == {
         TRIAL: trial.trial_id.encode(),
-        PARAMS: given_params.SerializeToString(),
+        PARAMS: base64.b64encode(given_params.SerializeToString()),
         SPACES: trial.spaces.encode(),
     }
     # As pyarrow itself would describe these columns to other programs.
     other = pyarrow.BufferOutputStream()
     pyarrow.parquet.ParquetWriter(other, log_schema()).close()
     assert file.schema.equals(pyarrow.parquet.ParquetFile(other.getvalue()).schema)
+
+
+def test_metadata_of_files_are_utf_8_as_programs_in_rust_demand(tmp_path):
+    trial_params = params(("a", "x"))
+    trial_params.actors[0].config.content = b"\xff\x80" * 100
+    session = Session.begin(tmp_path)
+    trial = open_trial("t", trial_params)
+    trial.samples = serialized([DatalogSample(end_reason="done")])
+    stored = tmp_path / trial.store(session, tmp_path).file
+    session.end()
+    told, samples = sdk.read_log(stored)
+    sink = sdk.ParquetSink(tmp_path / "logs")
+    sink.start(told)
+    for sample in samples:
+        sink.sample(sample)
+    sink.end()
+    (logged,) = (tmp_path / "logs").glob("*.parquet")
+    for path in (stored, logged):
+        metadata = pyarrow.parquet.read_metadata(path).metadata
+        for value in metadata.values():
+            value.decode()
+        assert sdk.read_log(path)[0].params == trial_params
+
+
+def test_file_of_the_first_version_has_its_params_read(tmp_path):
+    given_params = params(("a", "x"))
+    metadata = {TRIAL: b"t", FORMER_PARAMS: given_params.SerializeToString()}
+    with pyarrow.parquet.ParquetWriter(
+        tmp_path / "t.parquet", log_schema().with_metadata(metadata)
+    ) as writer:
+        writer.write_table(log_schema().empty_table())
+    assert sdk.read_log(tmp_path / "t.parquet")[0].params == given_params
 
 
 @pytest.mark.parametrize("ticks", [1, 3_000])

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.limits import LOG_GROUP_BYTES, LOG_GROUP_VALUES
-from cogrs.log_schema import PARAMS, SPACES, TRIAL, former_schema, log_schema
+from cogrs.log_schema import SPACES, TRIAL, former_schema, log_schema, metadata_of, params_of
 from cogrs.optional_dependency import import_optional
 from cogrs.sdk.datalog import LoggedTrial
 from cogrs.sdk.datalog_file import FileSink
@@ -68,11 +68,8 @@ class ParquetSink(FileSink):
     def _open(self, path: Path, trial: LoggedTrial) -> None:
         if path.exists():
             raise FileExistsError(f"{path} exists already")
-        metadata = {
-            TRIAL: trial.id.encode(),
-            PARAMS: trial.params.SerializeToString(),
-            SPACES: trial.spaces_json.encode(),
-        }
+        params = trial.params.SerializeToString()
+        metadata = metadata_of(trial.id, params, trial.spaces_json)
         self._path = path
         self._schema = log_schema().with_metadata(metadata)
         self._part = path.with_name(f"{path.name}.part")
@@ -177,14 +174,17 @@ def _checked_trial(path: Path, file: Any) -> LoggedTrial:
     schema = file.schema_arrow
     metadata = schema.metadata or {}
     _check_columns(file, path.stat().st_size)
-    if PARAMS not in metadata or TRIAL not in metadata:
-        raise ValueError(f"{path}: expected a trial's parameters in its metadata")
     try:
-        params = TrialParams.FromString(metadata[PARAMS])
+        serialized = params_of(metadata)
+        if serialized is None or TRIAL not in metadata:
+            raise ValueError("they are missing")
+        params = TrialParams.FromString(serialized)
         spaces = metadata.get(SPACES, b"").decode()
         return LoggedTrial(metadata[TRIAL].decode(), actors_of(params.actors), params, spaces)
     except (DecodeError, ValueError) as error:
-        raise ValueError(f"{path}: expected a trial's parameters: {error}") from error
+        raise ValueError(
+            f"{path}: expected a trial's parameters in its metadata: {error}"
+        ) from error
 
 
 def _check_columns(file: Any, size: int) -> None:

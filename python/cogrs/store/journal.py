@@ -18,8 +18,9 @@ from google.protobuf.message import DecodeError
 from cogrs._core import frames_of_samples, samples_of_frames
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.log_schema import metadata_of
 from cogrs.store.trial_columns import TrialColumns
-from cogrs.store.trial_file import metadata_of, parquet, write_file
+from cogrs.store.trial_file import parquet, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +119,9 @@ class OpenTrial:
                 for samples in _samples(file):
                     yield columns.add(samples)
         yield columns.add(self.samples)
-        yield columns.finish(metadata_of(self.trial_id, self.params, self.spaces))
+        yield columns.finish(
+            metadata_of(self.trial_id, self.params.SerializeToString(), self.spaces)
+        )
 
 
 def warm_up() -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.api.common_pb2 import RewardSource
+from cogrs.log_schema import metadata_of
 from cogrs.sdk import Reward, read_log
 from cogrs.sdk.trial import ReceivedReward
 from cogrs.store.log_import import tables_of
 from cogrs.store.session import SUFFIX
 from cogrs.store.summary import TrialSummary
-from cogrs.store.trial_file import check_unchanged, metadata_of, write_tables
+from cogrs.store.trial_file import check_unchanged, write_tables
 from cogrs.suggest import suggestion
 from cogrs.validation import check_integer, check_number, check_text
 
@@ -47,7 +48,7 @@ def add_late_reward(
         new = _next_version(old, trial_id)
         trial, samples = read_log(old)
         summary = TrialSummary(trial.id, trial.params)
-        metadata = metadata_of(trial.id, trial.params, trial.spaces_json)
+        metadata = metadata_of(trial.id, trial.params.SerializeToString(), trial.spaces_json)
         changed = _with_reward(samples, reward)
         size, checksum = write_tables(new, metadata, tables_of(trial, changed, summary))
         try:

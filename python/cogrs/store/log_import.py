@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cogrs.log_schema import log_schema
+from cogrs.log_schema import log_schema, metadata_of
 from cogrs.sdk import read_log
 from cogrs.sdk.datalog_row import Packed, rows_of, size_of
 from cogrs.store.session import check_file_name
 from cogrs.store.summary import TrialSummary
-from cogrs.store.trial_file import copy_file, metadata_of, write_tables
+from cogrs.store.trial_file import copy_file, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ def import_log(path: Path, session: Session, folder: Path, index: TrialIndex) ->
             count_sample(summary, sample)
         size, checksum = copy_file(path, place)
     else:
-        metadata = metadata_of(trial.id, trial.params, trial.spaces_json)
+        metadata = metadata_of(trial.id, trial.params.SerializeToString(), trial.spaces_json)
         size, checksum = write_tables(place, metadata, tables_of(trial, samples, summary))
     modified = path.stat().st_mtime
     record = record_of(summary, str(place.relative_to(folder)), size, checksum, modified)

@@ -13,7 +13,6 @@ import shutil
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from uuid import uuid4
 from weakref import WeakSet
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Session:
         Raises:
             OSError: It cannot be made.
         """
-        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:8]}"
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(4).hex()}"
         folder = store / TRIALS / name
         (folder / _JOURNALS).mkdir(parents=True)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

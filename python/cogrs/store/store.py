@@ -14,7 +14,6 @@ from cogrs.store.recovery import recover_all
 from cogrs.store.session import REMOVED, Session
 from cogrs.store.store_index import open_index
 from cogrs.store.trial_file import check_unchanged, parquet
-from cogrs.store.verification import Finding, verify
 from cogrs.validation import check_number, check_text
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from cogrs.sdk import LoggedTrial, Sample
+    from cogrs.store.verification import Finding
 
 
 _LOOK = 0.05
@@ -288,6 +288,8 @@ class Store:
             mend: Remove rows without a file, add files without a row, take over what a changed file
                 says if it can be read, and move files that cannot be read to the folder `damaged`.
         """
+        from cogrs.store.verification import verify
+
         return verify(self.folder, self._index, mend=mend)
 
     def _writing(self) -> Session:

@@ -7,7 +7,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from cogrs.log_schema import PARAMS, SPACES, TRIAL, log_schema
+from cogrs.log_schema import log_schema
 from cogrs.optional_dependency import import_optional
 from cogrs.store.session import PART
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from cogrs.api.common_pb2 import TrialParams
     from cogrs.store.record import TrialRecord
 
 _OPTIONS: dict[str, Any] = {
@@ -38,15 +37,6 @@ def parquet() -> Any:
         ImportError: It is not installed.
     """
     return import_optional("pyarrow.parquet", "a store of trials needs pyarrow", "'cogrs[parquet]'")
-
-
-def metadata_of(trial_id: str, params: TrialParams, spaces_json: str) -> dict[bytes, bytes]:
-    """Return the metadata of a trial's file."""
-    return {
-        TRIAL: trial_id.encode(),
-        PARAMS: params.SerializeToString(),
-        SPACES: spaces_json.encode(),
-    }
 
 
 def write_file(path: Path, pieces: Iterable[bytes]) -> tuple[int, int]:
