@@ -31,7 +31,7 @@ class AppliedPriorities(NamedTuple):
     """The result of `ReplayMemoryClient.apply_priorities`.
 
     Fields:
-        entries: Ids whose weights were made anew.
+        entries: Ids whose weights were made anew, each as often as it was given.
         stale: Ids of entries that were gone.
         refused: Messages that were not priorities, and priorities whose weight would not be finite.
         dropped: Messages that were lost since the last call: the connection broke, or newer ones
