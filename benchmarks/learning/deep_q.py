@@ -39,6 +39,8 @@ class Settings:
     max_norm: float | None = None
     """Largest norm of a gradient."""
     gamma: float = 0.99
+    random_steps: int = 0
+    """Steps at first whose actions are random, whatever epsilon is."""
 
 
 def make_net(sizes: tuple[int, ...]) -> nn.Sequential:
@@ -65,7 +67,8 @@ def learn(run: Run, env_id: str, settings: Settings, total: int) -> tuple[nn.Mod
     obs, paid = envs.reset(seed=run.seed)[0], 0.0
     for step in range(1, steps + 1):
         share = step / (settings.exploration * total)
-        if rng.random() < max(settings.last_epsilon, 1 - share * (1 - settings.last_epsilon)):
+        epsilon = max(settings.last_epsilon, 1 - share * (1 - settings.last_epsilon))
+        if step <= settings.random_steps or rng.random() < epsilon:
             action = rng.integers(count, size=1)
         else:
             with torch.no_grad():

@@ -145,6 +145,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         check_integer("processes", processes, 0, 2**16 - 1)
         self.copy = check_flag("copy", copy, numbers=True)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
+        self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self.observation_mode = observation_mode
         description = VectorDescription(observation_mode)
         restarts = restarts_of(on_error, max_restarts, restart_backoff)
@@ -331,7 +332,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         games = self._open()
         if not self._begun:
             raise error.ResetNeeded(f"step before a reset: {self._why}")
-        disabled = self.autoreset_mode is AutoresetMode.DISABLED
+        disabled = self._disabled
         if disabled and self._over.any():
             over = np.flatnonzero(self._over).tolist()
             raise EpisodeOverError(

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use numpy::npyffi::NPY_TYPES;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -28,6 +29,9 @@ use crate::spec::{FIELDS, Field};
 
 /// A flag for each environment; of as many as most runs have, without an allocation.
 type Flags = SmallVec<[bool; 32]>;
+
+/// The bytes of a reward for each environment, likewise.
+type Rewards = SmallVec<[u8; 128]>;
 
 #[doc = stub_doc!(TransitionWriter)]
 #[pyclass(frozen, module = "cogrs._core")]
@@ -78,17 +82,17 @@ impl TransitionWriter {
     fn flags(&self, done: &Bound<'_, PyAny>) -> PyResult<Flags> {
         let py = done.py();
         let shape = PyTuple::new(py, [self.num_envs])?;
-        let dtype = numpy::dtype::<bool>(py);
         let array = match done.cast_exact::<PyUntypedArray>() {
             Ok(array)
                 if array.shape() == [self.num_envs]
                     && array.is_c_contiguous()
-                    && array.dtype().is_equiv_to(&dtype) =>
+                    && array.dtype().num() == NPY_TYPES::NPY_BOOL as i32 =>
             {
                 array.clone()
             }
             _ => {
                 // Flags as float32 are usual too.
+                let dtype = numpy::dtype::<bool>(py);
                 let flags = call_python!(py, "numpy", "asarray", (done, &dtype))?;
                 let arguments = ("done", flags, &dtype, shape);
                 let flags = call_python!(py, "cogrs.replay.convert", "convert", arguments)?;
@@ -213,17 +217,17 @@ impl TransitionWriter {
         let obs = self.rows("obs", Field::State, states, obs, reshape)?;
         let next_obs = self.rows("next_obs", Field::State, states, next_obs, reshape)?;
         let action = self.rows("action", Field::Action, actions, action, true)?;
-        // Read more than once, so what is checked must be what is stored.
-        let reward =
-            self.handle.template(Field::Reward).values("reward", reward, self.num_envs)?.owned()?;
+        let reward = self.handle.template(Field::Reward).values("reward", reward, self.num_envs)?;
         let done = self.flags(done)?;
         let truncated = self.truncated(&done, infos)?;
         let bytes = |field| self.handle.spec()[field].nbytes() * self.num_envs;
+        // Read more than once, so what is checked must be what is stored.
+        let reward = Rewards::from_slice(reward.exactly("reward", bytes(Field::Reward))?);
         let given = Transitions {
             states: obs.exactly("obs", self.shown)?,
             next_states: next_obs.exactly("next_obs", self.shown)?,
             actions: action.exactly("action", bytes(Field::Action))?,
-            rewards: reward.exactly("reward", bytes(Field::Reward))?,
+            rewards: &reward,
             done: &done,
             truncated: &truncated,
         };

@@ -131,6 +131,23 @@ impl Episode {
         }
         self.len += run.len;
     }
+
+    /// Appends an entry whose slot is in reserve, adjacent to the last one, and returns the slot and the entry's step; None
+    /// where no such slot is.
+    #[inline]
+    pub fn push_reserved(&mut self) -> Option<(usize, u32)> {
+        let last = self.extents.last_mut()?;
+        if self.reserve.len == 0 || last.run.end() != self.reserve.start {
+            return None;
+        }
+        let (slot, step) = (self.reserve.start, self.len);
+        self.reserve.start += 1;
+        self.reserve.len -= 1;
+        last.run.len += 1;
+        self.len += 1;
+        Some((slot as usize, step))
+    }
+
     #[inline]
     pub fn extent_of(&self, step: u32) -> Extent {
         if let [only] = self.extents.as_slice() {

@@ -218,9 +218,22 @@ impl Memory {
         }
     }
 
+    /// Takes the slot of the next entry of an open episode; there is room.
+    #[inline]
+    fn take_one(&mut self, index: u32) -> usize {
+        let episode = &mut self.episodes[index as usize];
+        let Some((slot, step)) = episode.push_reserved() else {
+            return self.take(index, 1).start as usize;
+        };
+        self.entry_refs[slot] = EntryRef::new(index, step).0;
+        self.used += 1;
+        self.used_by_open += 1;
+        slot
+    }
+
     /// Appends an entry that has only a state, and is not drawn; there is room.
     fn push_state(&mut self, index: u32, state: &[u8], info: &[u8]) {
-        let slot = self.take(index, 1).start as usize;
+        let slot = self.take_one(index);
         let is_compressed = self.storage.is_compressed(Field::State);
         let values = [(Field::Info, info), (Field::State, state)];
         self.storage.set(slot, &values[..values.len() - usize::from(is_compressed)], true);

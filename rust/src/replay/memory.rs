@@ -38,7 +38,7 @@ pub struct Memory {
     pub(super) spec: EntrySpec,
     pub(super) settings: Arc<Settings>,
     pub(super) capacity: usize,
-    used: usize,
+    pub(super) used: usize,
     pub(super) used_by_open: usize,
     pub(super) storage: Storage,
     /// The [`EntryRef`] of each slot.

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _WORKER = "cogrs.collector.environments.vector_worker"
 _CHUNK = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes that are read at once, at most."""
+_SMALL = 1 << 16
+"""Bytes that are asked for at least: a buffer above costs a system call and page faults."""
 
 
 class RemoteEnvs:
@@ -101,11 +103,13 @@ class RemoteEnvs:
                 self._ask("starting")  # The start of a new process takes as long as it does.
             process = self._running()
             process.send(request)
-            answer = bytearray()
+            answer, missing = bytearray(), 8
             limited = self._timeout is not None and name not in ("make", "starting")
             end = time.monotonic() + (self._timeout or 0.0) if limited else None
-            while len(answer) < 8 or len(answer) < 8 + int.from_bytes(answer[:8], "little"):
-                answer += process.receive(end, _CHUNK)
+            while missing > 0:
+                answer += process.receive(end, min(max(missing, _SMALL), _CHUNK))
+                if len(answer) >= 8:
+                    missing = 8 + int.from_bytes(answer[:8], "little") - len(answer)
         except TimeoutError:
             process.kill()
             process.end(0.0)
