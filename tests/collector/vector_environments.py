@@ -1,4 +1,7 @@
-"""Environments for tests of vectors, which worker processes import too."""
+"""Environments for tests of vectors, which worker processes import too.
+
+So they import no pytest: it would double the time that a process takes to start.
+"""
 
 from __future__ import annotations
 
