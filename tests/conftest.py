@@ -55,6 +55,12 @@ def pytest_collection(session):
             importlib.import_module(name)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the tests of many processes: at the end a worker would run them alone."""
+    first = ("tests/demo/", "tests/cluster/", "tests/examples/")
+    items.sort(key=lambda item: not item.nodeid.startswith(first))
+
+
 def pytest_collection_finish():
     """Keep imported modules and collected tests out of garbage collections.
 
