@@ -37,7 +37,7 @@ gc.disable()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session):
-    """Have each worker import a share of the test modules before it imports all of them.
+    """Import a share of the test modules in each worker before it imports all of them.
 
     In a fresh clone modules are compiled first, with their assertions rewritten. Workers that
     collect in the same order compile each of them at the same time, which takes a core for a
@@ -56,7 +56,7 @@ def pytest_collection(session):
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the tests of many processes: at the end a worker would run them alone."""
+    """Put tests of many processes first: at the end a worker would run them alone."""
     first = ("tests/demo/", "tests/cluster/", "tests/examples/")
     items.sort(key=lambda item: not item.nodeid.startswith(first))
 
