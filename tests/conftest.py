@@ -1,10 +1,15 @@
 import gc
+import importlib
 import logging
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).parent.parent
 
 _COMMON = {
     "deadline": None,
@@ -26,20 +31,54 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What is imported and collected stays, so nothing is to be found before it is frozen.
+gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """Import a share of the test modules in each worker before it imports all of them.
+
+    In a fresh clone modules are compiled first, with their assertions rewritten. Workers that
+    collect in the same order compile each of them at the same time, which takes a core for a
+    minute.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    places = [Path(argument.partition("::")[0]) for argument in session.config.args]
+    files = sorted({file for place in places for file in place.rglob("test_*.py")})
+    for file in files[int(worker["workerid"][2:]) :: worker["workercount"]]:
+        # The collection reports a module that is skipped, or cannot be imported.
+        with suppress(Exception, pytest.skip.Exception):
+            name = ".".join(file.absolute().relative_to(ROOT).with_suffix("").parts)
+            importlib.import_module(name)
+
+
+def pytest_collection_modifyitems(items):
+    """Put tests of many processes first: at the end a worker would run them alone."""
+    first = ("tests/demo/", "tests/cluster/", "tests/examples/")
+    items.sort(key=lambda item: not item.nodeid.startswith(first))
+
+
 def pytest_collection_finish():
     """Keep imported modules and collected tests out of garbage collections.
 
     With PyTorch and JAX imported, one took a third of a second, and hundreds of tests make one.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def root_logging():
+# Not a fixture: setting one up for each of 11,000 tests takes seconds.
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
     """Leave the log of this process as it was: a command that is called here sets it up."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
+    try:
+        return (yield)
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers

@@ -48,10 +48,12 @@ def run(page: Path, program: list[str]) -> None:
         exec(compile(block, f"{page.name}, example {number}", "exec"), names)
 
 
+# With PyTorch a page runs whole: its examples without PyTorch alone run where that is missing.
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_of_a_page_run_as_one_program(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    program = [block for block in blocks(page, "python") if not needs_torch(block)]
+    torch = find_spec("torch") is not None
+    program = [block for block in blocks(page, "python") if torch or not needs_torch(block)]
     assert len(program) >= 2
     run(page, program)
     assert list(tmp_path.iterdir()) == [], "an example left a file in the present folder"
@@ -88,16 +90,6 @@ def test_documented_environment_does_not_invent_a_last_observation():
     guess.step({"a": 0, "b": 0})
     update = guess.end({"a": 7, "b": 0})
     assert (update.terminated, update.truncated) == (True, False)
-
-
-PAGES_WITH_TORCH = [page for page in PAGES if any(map(needs_torch, blocks(page, "python")))]
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-@pytest.mark.parametrize("page", PAGES_WITH_TORCH, ids=lambda page: page.name)
-def test_examples_of_a_page_run_with_pytorch(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run(page, blocks(page, "python"))
 
 
 @pytest.mark.skipif(find_spec("stable_baselines3") is None, reason="SB3 is not installed")

@@ -13,7 +13,7 @@ import cogrs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LIMIT = 20.0
+LIMIT = 60.0
 """Seconds after which a call counts as hanging: far more than any takes."""
 
 ACTOR = (

@@ -1,4 +1,7 @@
-"""Environments for tests, which worker processes import too."""
+"""Environments for tests, which worker processes import too.
+
+So they import no pytest: it would double the time that a process takes to start.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import sqlite3
 import threading
 import time
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -268,3 +272,114 @@ class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
 def seeded(name: str) -> Seeded:
     """An environment of Gymnasium, or of a package that registers it there."""
     return Seeded(gymnasium.make(name))
+
+
+class Logged(Counting):
+    """Shows the number of environments made before it, in any process."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__()
+        with Path(log).open("a+b", buffering=0) as file:
+            file.write(b".")
+            self.order = file.tell() - 1
+
+    def shown(self) -> Any:
+        return np.array([self.order, self.steps], float)
+
+
+class Rare(Logged):
+    """The third that is made raises."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        if self.order == 2:
+            raise OSError("the third")
+
+
+VALUES: dict[str, Any] = {
+    "zeros": np.zeros(2),
+    "matrix": np.zeros((1, 3)),
+    "empty": np.zeros(0),
+    "list": [1, 2],
+    "text": "False",
+    "number": "1.5",
+    "none": None,
+    "complex": 1j,
+    "masked": np.ma.masked_equal([1], 1),
+}
+
+
+class Returning(Counting):
+    """Wraps what its steps return in arrays, or returns one of `VALUES` instead."""
+
+    def __init__(self, shape: str = "", field: str = "", value: str = "") -> None:
+        super().__init__(length=4)
+        self.shape, self.field, self.value = shape, field, value
+
+    def step(self, action: Any) -> Any:
+        shown, reward, terminated, truncated, info = super().step(action)
+        outcome: dict[str, Any] = {
+            "reward": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+        }
+        if self.shape:
+            shape = [int(each) for each in self.shape.split()[1:]]
+            outcome = {name: np.full(shape, each) for name, each in outcome.items()}
+        if self.field:
+            outcome[self.field] = VALUES[self.value]
+        return shown, *outcome.values(), info
+
+
+class Informing(Counting):
+    """Has infos at odd steps; shows text."""
+
+    observation_space = spaces.Dict(  # type: ignore[assignment]
+        {"word": spaces.Text(6), "step": spaces.Discrete(100)}
+    )
+
+    def __init__(self, odd: str = "") -> None:
+        super().__init__()
+        self.odd = odd
+
+    def shown(self) -> Any:
+        words = ["", "ab", "\u00e9\U0001f600", "abcdef", "x"]
+        word = {"long": "abcdefg", "kind": 3}.get(self.odd, words[self.steps])
+        return {"word": word if self.steps else "", "step": self.steps}
+
+    def reset(self, **given: Any) -> Any:
+        shown, _ = super().reset(**given)
+        return shown, {"won": True, "unknown": object()}
+
+    def step(self, action: Any) -> Any:
+        *moved, _ = super().step(action)
+        info = {
+            "won": self.steps == 3,
+            "level": [self.steps, -1],
+            "episode": {"r": self.steps / 3},
+            "dotted.name": self.steps,
+        }
+        if self.odd == "info":
+            info["level"] = [1, 2, 3]
+        return *moved, (info if self.steps % 2 else {"episode": 5})
+
+
+class Shrinking(gymnasium.Env[Any, Any]):
+    """Tries to shrink every file that its process has, at each step."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (2000,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros(2000, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        for name in os.listdir("/proc/self/fd"):
+            link = f"/proc/self/fd/{name}"
+            if "memfd:cogrs" in os.readlink(link) if os.path.islink(link) else False:
+                try:
+                    os.ftruncate(int(name), 0)
+                except OSError:
+                    continue
+                raise RuntimeError("the memory could be shrunk")
+        return np.ones(2000, np.float32), 1.0, False, False, {}

@@ -19,7 +19,7 @@ from cogrs.collector import GameError, VectorEnv  # noqa: E402
 from tests.collector import vector_environments  # noqa: E402
 from tests.collector.build import same, until  # noqa: E402
 from tests.collector.sample_environments import Free, stored  # noqa: E402
-from tests.collector.vector_environments import Moody  # noqa: E402
+from tests.collector.vector_environments import Moody, Strange  # noqa: E402
 
 MODULE = "tests.collector.vector_environments:"
 PLACES = pytest.mark.parametrize(
@@ -133,23 +133,6 @@ def test_reward_that_is_no_number_restarts_the_environment() -> None:
     assert truncated.tolist() == [False, True]
     assert envs.step([0, 0])[0][:, 1].tolist() == [2, 0]
     envs.close()
-
-
-class Strange(Free):
-    """Shows something that is not in its space after action 3, and at first where told to."""
-
-    def __init__(self, number: int, always: bool = False) -> None:
-        super().__init__(length=50)
-        self.always = always
-        self.number = number
-
-    def step(self, action: Any) -> Any:
-        shown, *rest = super().step(action)
-        return (np.zeros(3) if action == 3 else "no" if action == 4 else shown), *rest
-
-    def reset(self, **given: Any) -> Any:
-        shown, info = super().reset(**given)
-        return (np.zeros(5) if self.always and self.number == 1 else shown), info
 
 
 @PLACES

@@ -14,60 +14,9 @@ from gymnasium.vector import AutoresetMode  # noqa: E402
 import cogrs  # noqa: E402
 from cogrs.collector import GameError, VectorEnv  # noqa: E402
 from tests.collector.build import rows, run  # noqa: E402
-from tests.collector.sample_environments import Free  # noqa: E402
+from tests.collector.vector_environments import Paying, Square, long, summed  # noqa: E402
 
 PLACES = pytest.mark.parametrize("place", [{}, {"num_threads": 2}, {"processes": 2}])
-
-
-class Paying(Free):
-    """Step k pays (k, -k), and uses the same memory for each reward."""
-
-    reward_space = spaces.Box(-100, 100, (2,), np.float32)
-
-    def __init__(self, odd: str = "", **options: Any) -> None:
-        super().__init__(**options)
-        self.odd = odd
-        self.memory = np.zeros(2, np.float32)
-
-    def step(self, action: Any) -> Any:
-        shown, reward, *ends = super().step(action)
-        self.memory[:] = reward, -reward
-        odd = {
-            "number": 1.0,
-            "none": None,
-            "long": np.zeros(3),
-            "text": ["a", "b"],
-            "list": [reward, -reward],
-        }
-        return shown, odd.get(self.odd, self.memory), *ends
-
-
-class Square(Paying):
-    """Pays a matrix."""
-
-    reward_space = spaces.Box(-100, 100, (2, 3), np.float32)
-
-    def step(self, action: Any) -> Any:
-        shown, reward, *ends = super().step(action)
-        return shown, np.multiply.outer(reward, [1.0, 2.0, 3.0]), *ends
-
-
-class Summed(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Makes rewards numbers, and says so."""
-
-    reward_space = None
-
-    def step(self, action: Any) -> Any:
-        shown, reward, *ends = self.env.step(action)
-        return shown, float(reward @ [3.0, 1.0]), *ends
-
-
-def summed() -> Any:
-    return Summed(Paying())
-
-
-def long(index: int) -> Any:
-    return Square() if index else Paying()
 
 
 def histories(make: Any, steps: int, count: int, processes: int = 0) -> list[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Environments for tests of vectors, which worker processes import too."""
+"""Environments for tests of vectors, which worker processes import too.
+
+So they import no pytest: it would double the time that a process takes to start.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from gymnasium import spaces
 from tests.collector.sample_environments import Free
 
 Info = dict[str, Any]
+_LONG = 60.0
+"""Seconds that a hanging environment hangs."""
 
 
 class Rich(gymnasium.Env[Any, Any]):
@@ -176,3 +181,121 @@ class Random(gymnasium.Env[Any, Any]):
         reward = (1.5, 2, np.float32(0.3), True)[self.np_random.integers(4)]
         over, cut = self.np_random.random(2) < 0.15
         return self.shown(), reward, bool(over), cut, {**self.infos(), "action": str(action)}
+
+
+class Strange(Free):
+    """Shows something that is not in its space after action 3, and at first where told to."""
+
+    def __init__(self, number: int, always: bool = False) -> None:
+        super().__init__(length=50)
+        self.always = always
+        self.number = number
+
+    def step(self, action: Any) -> Any:
+        shown, *rest = super().step(action)
+        return (np.zeros(3) if action == 3 else "no" if action == 4 else shown), *rest
+
+    def reset(self, **given: Any) -> Any:
+        shown, info = super().reset(**given)
+        return (np.zeros(5) if self.always and self.number == 1 else shown), info
+
+
+HANGS = 3
+"""The action after which an environment hangs."""
+
+
+class Hanging(Free):
+    """Hangs when it takes `HANGS`, until `released`, or in `reset` with option "hang"."""
+
+    released = threading.Event()
+    made: list[Hanging] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made.append(self)
+
+    def step(self, action: Any) -> Any:
+        if action == HANGS:
+            self.released.wait(_LONG)
+        return super().step(action)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if (options or {}).get("hang"):
+            self.released.wait(_LONG)
+        return super().reset(seed=seed)
+
+
+class Frees(Free):
+    """Has what `HangsElsewhere` has, and does not hang."""
+
+    odd = 0
+
+    def hangs(self) -> None: ...
+
+    def render(self) -> Any: ...
+
+
+class HangsElsewhere(Frees):
+    """Hangs in a method of its own, in `render` or where an attribute is set."""
+
+    def hangs(self) -> None:
+        time.sleep(_LONG)
+
+    def render(self) -> Any:
+        self.hangs()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "odd":
+            self.hangs()
+        super().__setattr__(name, value)
+
+
+class Paying(Free):
+    """Step k pays (k, -k), and uses the same memory for each reward."""
+
+    reward_space = spaces.Box(-100, 100, (2,), np.float32)
+
+    def __init__(self, odd: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.odd = odd
+        self.memory = np.zeros(2, np.float32)
+
+    def step(self, action: Any) -> Any:
+        shown, reward, *ends = super().step(action)
+        self.memory[:] = reward, -reward
+        odd = {
+            "number": 1.0,
+            "none": None,
+            "long": np.zeros(3),
+            "text": ["a", "b"],
+            "list": [reward, -reward],
+        }
+        return shown, odd.get(self.odd, self.memory), *ends
+
+
+class Square(Paying):
+    """Pays a matrix."""
+
+    reward_space = spaces.Box(-100, 100, (2, 3), np.float32)
+
+    def step(self, action: Any) -> Any:
+        shown, reward, *ends = super().step(action)
+        return shown, np.multiply.outer(reward, [1.0, 2.0, 3.0]), *ends
+
+
+class Summed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Makes rewards numbers, and says so."""
+
+    reward_space = None
+
+    def step(self, action: Any) -> Any:
+        shown, reward, *ends = self.env.step(action)
+        return shown, float(reward @ [3.0, 1.0]), *ends
+
+
+def summed() -> Any:
+    return Summed(Paying())
+
+
+def long(index: int) -> Any:
+    return Square() if index else Paying()

@@ -107,10 +107,10 @@ def test_many_agents_can_start_at_once() -> None:
 
     @on_loop
     async def play() -> None:
-        async with Net(agents=AGENTS, max_steps=2) as net:
-            trials = await asyncio.gather(*(net.start() for _ in range(25)))
+        async with Net(agents=AGENTS, max_steps=1) as net:
+            trials = await asyncio.gather(*(net.start() for _ in range(1_050 // AGENTS)))
             for trial_id in trials:
-                assert "max_steps: 2" in await net.end_of(trial_id)
+                assert "max_steps: 1" in await net.end_of(trial_id)
                 ends = [len(net.agents.of(trial_id, f"a{k}", "end")) for k in range(AGENTS)]
                 assert ends == [1] * AGENTS
 
@@ -126,7 +126,7 @@ async def test_many_clients_can_call_at_once() -> None:
 
 
 def test_trial_ends_when_both_sides_end_the_trial_at_once() -> None:
-    trials, at_once = (500, 25) if SOAK else (100, 25)
+    trials, at_once = (500, 25) if SOAK else (50, 25)
 
     @on_loop
     async def play() -> None:

@@ -23,7 +23,7 @@ from tests.replay import build
 from tests.replay.model import FIELDS
 
 LOOPBACK = "tcp://127.0.0.1:*"
-SLACK = 10.0
+SLACK = 30.0
 """Seconds after which something that takes a second at most has failed."""
 _OPTIONS = (
     "uuid",

@@ -221,7 +221,8 @@ def test_priorities_reach_a_client_that_has_moved():
         client.push_cache()
         batch = other.get_batch(4, wait=SLACK)
         other.update_priority(batch.id, batch.sender, [2.0] * 4)
-        assert client.apply_priorities(timeout=SLACK).entries == len(set(batch.id.tolist()))
+        # A batch may have an entry twice; each of its rows counts.
+        assert client.apply_priorities(timeout=SLACK).entries == 4
 
 
 # -- samplers --------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ TURNS: dict[str, dict[str, Any]] = {
     "sisl.pursuit_v5": {"max_cycles": 10},
 }
 BORN: dict[str, dict[str, Any]] = {
-    f"{_EXAMPLES}env_v0": {"max_cycles": 5},
-    f"{_EXAMPLES}env_action_mask_info_v0": {"max_cycles": 5},
-    f"{_EXAMPLES}env_action_mask_obs_v0": {"max_cycles": 5},
-    f"{_EXAMPLES}env_cust_agentid_v0": {"max_cycles": 5},
+    f"{_EXAMPLES}env_v0": {"max_cycles": 3},
+    f"{_EXAMPLES}env_action_mask_info_v0": {"max_cycles": 3},
+    f"{_EXAMPLES}env_action_mask_obs_v0": {"max_cycles": 3},
+    f"{_EXAMPLES}env_cust_agentid_v0": {"max_cycles": 3},
     f"{_EXAMPLES}parallel_v0": {},
     f"{_EXAMPLES}parallel_cust_agentid_v0": {},
 }

@@ -22,7 +22,7 @@ SLACK = 60.0
 """Seconds that nothing comes near, unless it hangs."""
 
 GAME = """
-from tests.web.stage import Walk
+from tests.web.walk import Walk
 
 def short():
     return Walk(4)

@@ -10,7 +10,7 @@ from cogrs import orchestrator, sdk
 from cogrs.web import Page, Place, game_of, serve_page
 from tests.orchestrator.net import on_loop
 from tests.web.browser import Browser, browser, needs_browser
-from tests.web.stage import Walk
+from tests.web.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.orchestrator.net import on_loop
 from tests.web.scene import scene
 from tests.web.sockets import SLACK, closed, send, until
-from tests.web.stage import Walk
+from tests.web.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

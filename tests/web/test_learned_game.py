@@ -16,7 +16,7 @@ from cogrs.web import Game, app, serve_page
 from cogrs.web.game import learned_game
 from tests.orchestrator.net import on_loop
 from tests.web.sockets import until
-from tests.web.stage import Walk
+from tests.web.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

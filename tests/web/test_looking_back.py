@@ -10,8 +10,8 @@ import pytest
 from tests.orchestrator.net import on_loop
 from tests.web.browser import Browser, browser, needs_browser, play
 from tests.web.scene import scene
-from tests.web.stage import Walk
 from tests.web.stored import folder_of_games
+from tests.web.walk import Walk
 
 pytestmark = needs_browser
 
@@ -55,11 +55,11 @@ def judge_it(page: Browser, tick: int) -> None:
 
 def test_game_waits_while_a_person_judges_an_earlier_picture(tmp_path, monkeypatch) -> None:
     folder_of_games(tmp_path, monkeypatch)
-    with play("walks:endless", "--policy", "walks:stay", "--fps", "60") as at, browser() as page:
+    with play("walks:endless", "--policy", "walks:stay", "--fps", "20") as at, browser() as page:
         page.open(at["url"])
         page.join()
-        tick = choose_oldest(page, 150)
-        assert tick < 100
+        tick = choose_oldest(page, 40)
+        assert tick < 20
         page.until_state("paused")
         judge_it(page, tick)
         # A choice that is not used is left by "Go on".
@@ -75,7 +75,7 @@ async def test_page_of_a_judge_waits_and_the_game_goes_on() -> None:
     """A judge may not pause: the page alone stands still."""
     taken: list[int] = []
     options: Any = {"policy": lambda _: 0}
-    async with scene(lambda: Walk(10**6, taken), place=options, fps=60, takeover=True) as on:
+    async with scene(lambda: Walk(10**6, taken), place=options, fps=20, takeover=True) as on:
         player, judge = (on.page.invite(on.place, role) for role in ("player", "judge"))
         await asyncio.to_thread(look_back, on.pages.url(player), on.pages.url(judge), taken)
 
@@ -88,7 +88,7 @@ def look_back(player: str, judge: str, taken: list[int]) -> None:
         with browser() as page:
             page.open(judge)
             page.join()
-            tick = choose_oldest(page, len(taken) + 100)
+            tick = choose_oldest(page, len(taken) + 40)
             shown, before = page.tick(), len(taken)
             page.until(lambda: len(taken) > before + 20)
             assert page.tick() == shown

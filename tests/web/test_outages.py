@@ -18,7 +18,7 @@ from cogrs.web import app, game_of, serve_page
 from tests.orchestrator.net import on_loop
 from tests.web.browser import Browser, browser, needs_browser, play
 from tests.web.sockets import until
-from tests.web.stage import Walk
+from tests.web.walk import Walk
 
 PLAYER = {"name": "ada", "actor_class": "person", "endpoint": "client"}
 

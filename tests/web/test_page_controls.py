@@ -11,7 +11,7 @@ import numpy as np
 from tests.orchestrator.net import on_loop
 from tests.web.browser import Browser, browser, needs_browser
 from tests.web.scene import Scene, scene
-from tests.web.stage import Walk
+from tests.web.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,8 @@ import grpc
 import pytest
 
 from cogrs.web import reasons
-from tests.web.stage import Walk, report_with, stage
+from tests.web.stage import report_with, stage
+from tests.web.walk import Walk
 
 SECRET = "cannot open /home/ada/weights.pt: token=abc"
 

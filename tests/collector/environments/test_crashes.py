@@ -17,6 +17,7 @@ import pytest
 import cogrs
 from cogrs.collector import GameError
 from tests.collector.build import LIMIT, actor, forever, run, running, until
+from tests.combinations import pairwise
 from tests.program import program
 
 pytest.importorskip("gymnasium")
@@ -270,12 +271,11 @@ print("runs", flush=True)
 """
 
 
-@pytest.mark.parametrize("processes", [0, 1])
-@pytest.mark.parametrize("which", ["Counting", "Sleeping"])
-@pytest.mark.parametrize(("last", "code"), [("", 0), ("1 / 0", 1), ("while True: games.Run()", 1)])
-def test_program_with_hanging_environments_ends(
-    processes: int, which: str, last: str, code: int
-) -> None:
+@pytest.mark.parametrize(
+    ("processes", "which", "last"),
+    pairwise([0, 1], ["Sleeping", "Counting"], ["", "1 / 0", "while True: games.Run()"]),
+)
+def test_program_with_hanging_environments_ends(processes: int, which: str, last: str) -> None:
     script = PROGRAM.replace("WHICH", which).replace("PROCESSES", str(processes)) + last
     with program(script) as process:
         assert process.stdout is not None
@@ -284,7 +284,7 @@ def test_program_with_hanging_environments_ends(
             time.sleep(0.2)
             process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-    assert (process.returncode != 0) == bool(code)
+    assert (process.returncode != 0) == bool(last)
     expected = {"": "", "1 / 0": "ZeroDivisionError"}.get(last, "KeyboardInterrupt")
     assert expected in err
     if "Run" in last and not processes and which == "Sleeping":

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 gymnasium = pytest.importorskip("gymnasium")
-from gymnasium import spaces  # noqa: E402
 
 import cogrs  # noqa: E402
 from cogrs.collector import GameError  # noqa: E402
 from tests.collector.build import LIMIT, rows  # noqa: E402
-from tests.collector.sample_environments import Counting  # noqa: E402
+from tests.collector.sample_environments import Informing  # noqa: E402
 
 KEYS = {
     "won": np.bool_,
@@ -21,39 +20,6 @@ KEYS = {
     "episode.r": np.float64,
     "dotted.name": np.uint8,
 }
-
-
-class Informing(Counting):
-    """Has infos at odd steps; shows text."""
-
-    observation_space = spaces.Dict(  # type: ignore[assignment]
-        {"word": spaces.Text(6), "step": spaces.Discrete(100)}
-    )
-
-    def __init__(self, odd: str = "") -> None:
-        super().__init__()
-        self.odd = odd
-
-    def shown(self) -> Any:
-        words = ["", "ab", "\u00e9\U0001f600", "abcdef", "x"]
-        word = {"long": "abcdefg", "kind": 3}.get(self.odd, words[self.steps])
-        return {"word": word if self.steps else "", "step": self.steps}
-
-    def reset(self, **given: Any) -> Any:
-        shown, _ = super().reset(**given)
-        return shown, {"won": True, "unknown": object()}
-
-    def step(self, action: Any) -> Any:
-        *moved, _ = super().step(action)
-        info = {
-            "won": self.steps == 3,
-            "level": [self.steps, -1],
-            "episode": {"r": self.steps / 3},
-            "dotted.name": self.steps,
-        }
-        if self.odd == "info":
-            info["level"] = [1, 2, 3]
-        return *moved, (info if self.steps % 2 else {"episode": 5})
 
 
 def histories(processes: int, **options: Any) -> dict[str, Any]:

@@ -13,42 +13,7 @@ from tests.collector import sample_environments
 from tests.collector.build import LIMIT, forever
 from tests.collector.python_games import collected, described, played
 
-VALUES: dict[str, Any] = {
-    "zeros": np.zeros(2),
-    "matrix": np.zeros((1, 3)),
-    "empty": np.zeros(0),
-    "list": [1, 2],
-    "text": "False",
-    "number": "1.5",
-    "none": None,
-    "complex": 1j,
-    "masked": np.ma.masked_equal([1], 1),
-}
-
-
-class Returning(sample_environments.Counting):
-    """Wraps what its steps return in arrays, or returns one of `VALUES` instead."""
-
-    def __init__(self, shape: str = "", field: str = "", value: str = "") -> None:
-        super().__init__(length=4)
-        self.shape, self.field, self.value = shape, field, value
-
-    def step(self, action: Any) -> Any:
-        shown, reward, terminated, truncated, info = super().step(action)
-        outcome: dict[str, Any] = {
-            "reward": reward,
-            "terminated": terminated,
-            "truncated": truncated,
-        }
-        if self.shape:
-            shape = [int(each) for each in self.shape.split()[1:]]
-            outcome = {name: np.full(shape, each) for name, each in outcome.items()}
-        if self.field:
-            outcome[self.field] = VALUES[self.value]
-        return shown, *outcome.values(), info
-
-
-WHERE = "tests.collector.environments.test_outcomes:Returning"
+WHERE = "tests.collector.sample_environments:Returning"
 
 
 @pytest.mark.parametrize("processes", [0, 1])
@@ -69,7 +34,7 @@ def test_one_element_arrays_are_read_as_scalars(shape: str, processes: int) -> N
 
 @pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize("field", ["reward", "terminated", "truncated"])
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", sample_environments.VALUES)
 def test_reward_or_flag_of_several_values_names_game_and_field(
     value: str, field: str, processes: int
 ) -> None:

@@ -8,8 +8,7 @@ import signal
 import threading
 import time
 import warnings
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +21,9 @@ from tests.collector import sample_environments
 from tests.collector.build import LIMIT, forever, until
 from tests.collector.python_games import count_up, described
 from tests.collector.sample_environments import stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def started(
@@ -105,25 +107,12 @@ def test_waiting_thread_creates_environments_in_order_of_index() -> None:
         assert [stepper._envs[game].order for game in range(6)] == list(range(6))
 
 
-class Logged(sample_environments.Counting):
-    """Shows the number of environments made before it, in any process."""
-
-    def __init__(self, log: str) -> None:
-        super().__init__()
-        with Path(log).open("a+b", buffering=0) as file:
-            file.write(b".")
-            self.order = file.tell() - 1
-
-    def shown(self) -> Any:
-        return np.array([self.order, self.steps], float)
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("processes", [1, 3])
 def test_worker_processes_create_environments_in_order_of_index(
     processes: int, tmp_path: Path
 ) -> None:
     co = ContextOptions(num_games=5, seed=1)
-    where = "tests.collector.environments.test_owners:Logged"
+    where = "tests.collector.sample_environments:Logged"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
     seen: dict[int, int] = {}
 
@@ -172,7 +161,7 @@ def test_environments_that_fail_in_their_constructor_fail_their_games(
     co = ContextOptions(
         num_games=4, num_threads=2, seed=1, on_error=on_error, max_restarts=2, restart_backoff=0.0
     )
-    where = "tests.collector.environments.test_owners:Rare"
+    where = "tests.collector.sample_environments:Rare"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
     with cogrs.GCWrapper(context, co, described(2, 3, 2)) as games:
         games.reg_callback("actor", count_up)
@@ -193,15 +182,6 @@ def test_environments_that_fail_in_their_constructor_fail_their_games(
             games.Run(LIMIT)
         crashes, restarts, _ = games.GC._core.summary()[0][2:]  # type: ignore[union-attr]
     assert (crashes, restarts) == (1, 1)
-
-
-class Rare(Logged):
-    """The third that is made raises."""
-
-    def __init__(self, log: str) -> None:
-        super().__init__(log)
-        if self.order == 2:
-            raise OSError("the third")
 
 
 def test_environment_that_hangs_in_its_constructor_is_named() -> None:

@@ -7,10 +7,7 @@ import mmap
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
 
 from cogrs import GCWrapper
@@ -48,27 +45,6 @@ def test_shared_memory_grows_and_keeps_its_contents() -> None:
         memory.close()
 
 
-class Shrinking(gymnasium.Env[np.ndarray, int]):
-    """Tries to shrink every file that its process has, at each step."""
-
-    observation_space = gymnasium.spaces.Box(0, 1, (2000,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, **_: Any) -> Any:
-        return np.zeros(2000, np.float32), {}
-
-    def step(self, action: int) -> Any:
-        for name in os.listdir("/proc/self/fd"):
-            link = f"/proc/self/fd/{name}"
-            if "memfd:cogrs" in os.readlink(link) if os.path.islink(link) else False:
-                try:
-                    os.ftruncate(int(name), 0)
-                except OSError:
-                    continue
-                raise RuntimeError("the memory could be shrunk")
-        return np.ones(2000, np.float32), 1.0, False, False, {}
-
-
 @sealed
 def test_environment_that_shrinks_the_memory_ends_no_other_process(
     monkeypatch: pytest.MonkeyPatch,
@@ -76,9 +52,7 @@ def test_environment_that_shrinks_the_memory_ends_no_other_process(
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
     co = ContextOptions()
     co.num_games = 4
-    context = GameContext(
-        co, "tests.collector.environments.test_shared_memory:Shrinking", processes=2
-    )
+    context = GameContext(co, "tests.collector.sample_environments:Shrinking", processes=2)
     with GCWrapper(context, co, {"actor": ({"_batchsize": 4, "s": ""}, {"a": ""})}) as wrapper:
         seen = []
         wrapper.reg_callback("actor", lambda batch, *_: seen.append(batch[0]["s"].sum()))

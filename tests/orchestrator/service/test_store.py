@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,17 @@ def test_late_reward_of_a_person_is_at_its_step(tmp_path):
 
 
 def test_stop_stores_trials_that_are_cut_short(tmp_path):
-    with cogrs.serve_orchestrator(config(tmp_path), port=0, local=parts(Endless)) as server:
+    steps: list[int] = []
+    go_on = threading.Event()
+
+    class Noted(Endless):
+        def step(self, actions):
+            steps.append(1)
+            if len(steps) > 3:
+                go_on.set()
+            return super().step(actions)
+
+    with cogrs.serve_orchestrator(config(tmp_path), port=0, local=parts(Noted)) as server:
         where = f"127.0.0.1:{server.port}"
 
         async def start() -> str:
@@ -130,7 +141,7 @@ def test_stop_stores_trials_that_are_cut_short(tmp_path):
                 return (await controller.start_trial()).id
 
         trial_id = asyncio.run(start())
-        time.sleep(0.3)
+        assert go_on.wait(60)
         began = time.monotonic()
         server.stop(1.0)
         assert time.monotonic() - began < 10

@@ -39,22 +39,28 @@ import sys
 from tests.replay.network import deaf
 from tests.replay.net.waiting_calls import LOOPS, WAITS, World
 
-world = World()
+worlds = []
 calls = LOOPS | WAITS | {"constructor": lambda _: deaf(timeout=60, max_step=8)}
-try:
-    print("ready", flush=True)
-    calls[sys.argv[1]](world)
-except KeyboardInterrupt:
-    print("interrupted")
+for name in sys.argv[1:]:
+    worlds.append(World())
+    try:
+        print(name, flush=True)
+        calls[name](worlds[-1])
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
 """
+INTERRUPTED_CALLS = [*LOOPS, *WAITS, "constructor"]
 
 
-@pytest.mark.parametrize("name", [*LOOPS, *WAITS, "constructor"])
-def test_control_c_ends_calls_that_wait_and_the_process(name: str) -> None:
-    process = network.launch(INTERRUPTED, name)
+# A few processes for all calls: each of them imports the package. None closes its objects.
+@pytest.mark.parametrize("names", [INTERRUPTED_CALLS[at::4] for at in range(4)], ids=", ".join)
+def test_control_c_ends_calls_that_wait_and_the_process(names: list[str]) -> None:
+    process = network.launch(INTERRUPTED, *names)
     with network.ended([process]):
-        network.said(process, "ready")
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        for name in names:
+            network.said(process, name)
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            network.said(process, "interrupted")
         assert process.wait(network.SLACK) == 0
-        assert process.communicate() == ("interrupted\n", "")
+        assert process.communicate() == ("", "")
