@@ -67,6 +67,7 @@ def test_functions_of_modules_become_import_paths(tmp_path):
         ({"samples_per_step": 0}, ValueError, "samples_per_step: expected a number > 0, got 0"),
         ({"capacity": 3}, ValueError, "capacity: expected at least envs_per_actor = 4, got 3"),
         ({"seed": -1}, ValueError, "seed: expected"),
+        ({"trials": "yes"}, TypeError, "trials: expected True or False, got str"),
     ],
 )
 def test_plan_refuses_bad_values_by_name(tmp_path, changes, kind, text):

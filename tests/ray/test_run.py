@@ -58,11 +58,11 @@ def test_run_without_room_is_refused_with_the_part_that_does_not_fit(tmp_path):
         cogrs.ray.attach("crowd", storage=tmp_path)
 
 
-def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, capsys):
+def test_run_by_trials_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, capsys):
     class Policy(programs.LinearPolicy):
         """A class that nodes cannot import."""
 
-    plan = programs.plan(tmp_path, policy=Policy, updates=150)
+    plan = programs.plan(tmp_path, policy=Policy, updates=150, trials=True)
     run = cogrs.ray.launch(plan, name="short", cpus=SMALL, timeout=LONG)
     with pytest.raises(FileExistsError, match="is under way"):
         cogrs.ray.launch(plan, name="short", cpus=SMALL, resume=True)
@@ -78,6 +78,7 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, c
     eventually(lambda: run.state == "ended")
     status = run.status()
     assert status.rows.drawn == 150 * 16
+    assert all(each.figures["episodes"] > 0 for each in status.parts if each.role == "actor")
     assert status.rows.inserted == status.rows.stored + status.rows.lost
     assert run.wait(LONG)
     with pytest.raises(RuntimeError, match="the run is over"):

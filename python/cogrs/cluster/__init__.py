@@ -9,7 +9,8 @@
 | what a user writes | `plan.py`, `protocols.py`, `import_path.py` |
 | where parts are | `directory.py`; over ZeroMQ `directory_{server,client}.py` |
 | what all parts do: register, follow the directory, stop | `part.py` |
-| what each part does | `shard.py`, `actor.py`, `learner.py` |
+| what each part does | `shard.py`, `actor.py`, `learner.py`; actors by trials `trial_actor.py` |
+| how an actor reaches the shards | `shard_client.py` |
 | which actor tells its totals to which shard | `homes.py` |
 | what starts parts again, and when not | `supervisor.py`, `restart_rule.py`, `process.py` |
 | what lies in a run's folder | `run_folder.py`, `checkpoints.py` |
