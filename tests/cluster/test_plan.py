@@ -120,6 +120,12 @@ def test_launch_on_this_machine_refuses_functions_that_others_cannot_import(tmp_
     assert not (tmp_path / "run").exists()
 
 
+def test_launch_refuses_storage_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"storage: cannot write to it: .*/file'$"):
+        launch(programs.plan(tmp_path / "file"))
+
+
 @pytest.mark.parametrize("name", ["", "../run", "a/b", ".hidden", "a" * 65, 3])
 def test_launch_refuses_names_that_are_not_of_folders(tmp_path, name):
     with pytest.raises(ValueError, match=r"^name: expected letters"):

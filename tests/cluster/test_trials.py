@@ -1,6 +1,5 @@
 """Actors whose episodes are trials: an orchestrator, environments and agents in each."""
 
-import contextlib
 import sys
 import threading
 
@@ -9,12 +8,10 @@ import pytest
 
 from cogrs.cluster.actor import run_actor
 from cogrs.cluster.part import Part
-from cogrs.cluster.process import open_directory
-from cogrs.cluster.run_folder import RunFolder
-from cogrs.cluster.shard import run_shard
 from cogrs.workers import STEP_INFO
 from tests.cluster import programs
 from tests.cluster.runs import LONG, running
+from tests.cluster.threads import directory_and_shards
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="runs need POSIX signals"),
@@ -63,25 +60,6 @@ def test_actors_by_trials_play_push_and_take_parameters(tmp_path):
         assert {each.restarts for each in status.parts} == {0}
 
 
-@contextlib.contextmanager
-def directory_and_shards(folder, plan):
-    """A run of a folder without actors and learner, on threads of this process."""
-    stop = threading.Event()
-    directory, server = open_directory(folder, plan.host)
-    parts = [Part(folder, "shard", index, 1, stop) for index in range(plan.shards)]
-    threads = [threading.Thread(target=run_shard, args=(each,)) for each in parts]
-    with server:
-        for each in threads:
-            each.start()
-        try:
-            yield directory
-        finally:
-            stop.set()
-            for each in threads:
-                each.join(LONG)
-    assert not any(each.is_alive() for each in threads)
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -97,9 +75,7 @@ def directory_and_shards(folder, plan):
 )
 def test_actor_by_trials_that_cannot_play_fails_with_the_reason(tmp_path, changes, text):
     plan = programs.plan(tmp_path, trials=True, shards=1, actors=1, **changes)
-    folder = RunFolder(tmp_path, "run")
-    folder.create(plan)
-    with directory_and_shards(folder, plan):
+    with directory_and_shards(plan) as (folder, _):
         part = Part(folder, "actor", 0, 1, threading.Event())
         with pytest.raises(RuntimeError, match=text):
             run_actor(part)

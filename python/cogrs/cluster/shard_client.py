@@ -92,7 +92,7 @@ class ShardClient:
         self._returns.append(total_reward)
 
     def report(self, inserted: int) -> None:
-        """Tell the directory what was done, and how many rows were sent, with the next round."""
+        """Note what was done, and how many rows were sent, for the part's next registration."""
         self._part.report = {
             "at": time.time(),
             "count": self.steps,
@@ -107,7 +107,7 @@ class ShardClient:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Tell the totals, and close it."""
+        """Send the totals, and close it."""
         if self._is_synced:
             with contextlib.suppress(TimeoutError):
                 self.client.update_counter()
