@@ -165,11 +165,11 @@ def main() -> None:
                 shown = "  ".join(f"{each:9.2f}" for each in figures)
                 print(f"{shards:6}  {actors:6}  {shown}", flush=True)
                 place = shards, actors
-                best[place] = min(figures[0], best.get(place, figures[0]))
+                best[place] = max(figures[2], best.get(place, 0.0))
     first = args.shards[0]
-    for (shards, actors), median in best.items():
-        ratio = best[first, actors] / median
-        print(f"{shards} shards, {actors} actors: {ratio:.2f} x the batches of {first}, by medians")
+    for (shards, actors), rate in best.items():
+        ratio = rate / best[first, actors]
+        print(f"{shards} shards, {actors} actors: {ratio:.2f} x the batches per second of {first}")
 
 
 if __name__ == "__main__":

@@ -92,24 +92,6 @@ def test_frame_lives_as_long_as_its_cache() -> None:
     del clobber
 
 
-def test_frames_of_held_caches_are_not_copied_and_outlive_their_caches() -> None:
-    _, store = empty(1)
-    frames = columns([7, 8])
-    store.push(2, 1.0, frames)
-    (cache,), _ = store.held()
-    assert (cache[0], cache[3]) == (2, 0)
-    assert all(np.shares_memory(*pair) for pair in zip(cache[4], frames, strict=True))
-    expected = [frame.tobytes() for frame in frames]
-    gone = weakref.ref(frames[0])
-    del frames
-    push(store, 9)
-    assert [bytes(frame) for frame in cache[4]] == expected
-    assert gone() is not None
-    del cache
-    gc.collect()
-    assert gone() is None
-
-
 def test_batch_outlives_the_store() -> None:
     rem, store = empty(1)
     store.push(50_000, 1.0, columns(np.arange(50_000)))
