@@ -17,7 +17,7 @@ RUST = Path(__file__).parents[1] / "rust/src"
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
     "api": {"_core"},
-    "cluster": {"collector", "replay", "workers"},
+    "cluster": {"collector", "orchestrator", "replay", "sdk", "workers"},
     "collector": {"_core"},
     "commands": {
         "cluster",

@@ -1683,12 +1683,13 @@ class CacheStore:
                 compress. Nothing is kept.
             TypeError: A frame is not a buffer.
         """
-    def held(self) -> tuple[list[tuple[int, float, int, int, list[bytes]]], _StoreStats]:
-        """Return copies of the caches held, oldest first, and `stats` of the same moment.
+    def held(self) -> tuple[list[tuple[int, float, int, int, list[memoryview]]], _StoreStats]:
+        """Return the caches held, oldest first, and `stats` of the same moment.
 
         Returns:
             For each cache its rows, its `weight_sum`, its sender, the row to be given next, and its
-            frames, as `push` takes them; then the stats.
+            frames, as `push` takes them, where they lie: nothing is copied, and a cache that is
+            replaced meanwhile stays until its frames are let go; then the stats.
         """
     def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
         """See `ReplayMemoryServer.get_batch`."""

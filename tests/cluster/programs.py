@@ -3,6 +3,7 @@
 import os
 import time
 
+import gymnasium
 import numpy as np
 
 from cogrs.cluster import Plan
@@ -69,6 +70,17 @@ class LinearLearner:
 
     def restore(self, state):
         self._w, self.updates = np.array(state["w"]), np.int64(state["updates"])
+
+
+def make_broken(**options):
+    """An environment that fails at its first step."""
+    env = gymnasium.make("CartPole-v1", **options)
+
+    def step(action):
+        raise OSError("the simulator is gone")
+
+    env.step = step
+    return env
 
 
 def with_one(observations):

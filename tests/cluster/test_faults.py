@@ -44,57 +44,81 @@ def in_flight(run):
     return _IN_FLIGHT * plan.cache_size * plan.actors * plan.shards
 
 
-def test_run_goes_on_after_kills_of_each_part(tmp_path):
+def test_run_goes_on_after_kills_of_parts_of_the_directory_and_of_all_at_once(tmp_path):
     with running(tmp_path) as run:
         lost = in_flight(run)
-        for role in ("shard", "actor", "learner"):
+        for check in (
+            check_kill_of_a_shard,
+            check_kill_of_an_actor,
+            check_kill_of_the_learner,
+            check_kill_of_the_directory,
+            check_kill_of_all_parts_at_once,
+        ):
             goes_on(run)
-            if role == "shard":
-                # What came since the checkpoint of a second before, at most all.
-                lost += part(run, role, 0).count
-            generation = kill(run, role, 0)
-            eventually(lambda role=role, before=generation: has_restarted(run, role, 0, before))
+            lost += in_flight(run) + check(run)
             goes_on(run)
-            assert part(run, role, 0).restarts == 1
-            assert part(run, role, 0).error == "ended by SIGKILL"
             assert_conserved(run, lost)
-            lost += in_flight(run)
 
 
-def test_shard_that_was_killed_goes_on_with_its_checkpoint_at_other_ports(tmp_path):
-    with running(tmp_path) as run:
-        goes_on(run)
-        eventually(lambda: list((tmp_path / "run/shard-0").glob("*.checkpoint")))
-        before = part(run, "shard", 0).count
-        assert before > 0
-        generation = kill(run, "shard", 0)
-        eventually(lambda: has_restarted(run, "shard", 0, generation))
-        assert part(run, "shard", 0).count > 0  # of the checkpoint
-        goes_on(run)
-        eventually(lambda: part(run, "shard", 0).count > before)
-        assert eventually(run.status).rows.lost_with_shards <= eventually(run.status).rows.lost
+# Each check returns how many rows may be lost with shards: those that came since the checkpoint
+# of a second before, at most all.
 
 
-def test_run_goes_on_after_kill_of_the_directory(tmp_path):
-    with running(tmp_path) as run:
-        goes_on(run)
-        status = run.status()
-        text = run._folder.log("directory", 0)
-        size = text.stat().st_size
-        pid = directory_pid(run)
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: directory_pid(run) not in (pid, None))
-        # All have registered again, with the same generations.
-        eventually(lambda: len(run.status().parts) == len(status.parts))
-        assert [each.generation for each in run.status().parts] == [
-            each.generation for each in status.parts
-        ]
-        assert text.stat().st_size >= size
-        goes_on(run)
-        generation = kill(run, "shard", 1)
-        eventually(lambda: has_restarted(run, "shard", 1, generation))
-        goes_on(run)
-        assert eventually(run.status).rows.inserted >= status.rows.inserted
+def check_kill_of_a_shard(run):
+    """It goes on with its checkpoint."""
+    eventually(lambda: list((run._folder.path / "shard-0").glob("*.checkpoint")))
+    before = part(run, "shard", 0).count
+    assert before > 0
+    generation = kill(run, "shard", 0)
+    eventually(lambda: has_restarted(run, "shard", 0, generation))
+    assert part(run, "shard", 0).count > 0  # of the checkpoint
+    assert_restarted_once(run, "shard")
+    eventually(lambda: part(run, "shard", 0).count > before)
+    rows = eventually(run.status).rows
+    assert rows.lost_with_shards <= rows.lost
+    return before + _IN_FLIGHT * run._folder.plan().cache_size
+
+
+def check_kill_of_an_actor(run):
+    generation = kill(run, "actor", 0)
+    eventually(lambda: has_restarted(run, "actor", 0, generation))
+    assert_restarted_once(run, "actor")
+    return 0
+
+
+def check_kill_of_the_learner(run):
+    generation = kill(run, "learner", 0)
+    eventually(lambda: has_restarted(run, "learner", 0, generation))
+    eventually(lambda: part(run, "learner", 0).count > 0)
+    assert_restarted_once(run, "learner")
+    return 0
+
+
+def assert_restarted_once(run, role):
+    found = part(run, role, 0)
+    assert (found.restarts, found.error) == (1, "ended by SIGKILL")
+
+
+def check_kill_of_the_directory(run):
+    """All parts register again, with the same generations; then others are found by it."""
+    status = run.status()
+    log = run._folder.log("directory", 0)
+    size = log.stat().st_size
+    pid = directory_pid(run)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: directory_pid(run) not in (pid, None))
+    eventually(lambda: len(run.status().parts) == len(status.parts))
+    assert [each.generation for each in run.status().parts] == [
+        each.generation for each in status.parts
+    ]
+    assert log.stat().st_size >= size
+    goes_on(run)
+    most = part(run, "shard", 1).count + _IN_FLIGHT * run._folder.plan().cache_size
+    generation = kill(run, "shard", 1)
+    eventually(lambda: has_restarted(run, "shard", 1, generation))
+    goes_on(run)
+    assert eventually(run.status).rows.inserted >= status.rows.inserted
+    return most
 
 
 def directory_pid(run):
@@ -111,51 +135,51 @@ def directory_pid(run):
     return None
 
 
-def test_run_goes_on_after_kill_of_all_parts_at_once(tmp_path):
-    with running(tmp_path) as run:
-        goes_on(run)
-        eventually(lambda: list((tmp_path / "run/learner-0").glob("*.checkpoint")))
-        before = run.status()
-        for each in before.parts:
-            if each.role != "supervisor":
-                os.kill(each.pid, signal.SIGKILL)
-        for each in before.parts[1:]:
-            eventually(lambda each=each: has_restarted(run, each.role, each.index, each.generation))
-        goes_on(run)
-        assert part(run, "learner", 0).count > 0
-        assert_conserved(run, in_flight(run) + before.rows.stored)
+def check_kill_of_all_parts_at_once(run):
+    """It is the second failure of each: a third would give it up."""
+    before = run.status()
+    for each in before.parts:
+        if each.role != "supervisor":
+            os.kill(each.pid, signal.SIGKILL)
+    for each in before.parts[1:]:
+        eventually(lambda each=each: has_restarted(run, each.role, each.index, each.generation))
+    eventually(lambda: part(run, "learner", 0).count > 0)
+    return before.rows.stored + in_flight(run)
 
 
-def test_learning_goes_on_while_a_shard_is_stopped(tmp_path):
+def test_run_survives_a_full_disk_and_a_shard_that_is_stopped_without_restarts(tmp_path):
     with running(tmp_path) as run:
-        goes_on(run)
-        kill(run, "shard", 0, signal.SIGSTOP)
-        try:
-            end = time.monotonic() + STOPPED
-            drawn = run.status().rows.drawn
-            eventually(lambda: part(run, "learner").figures["down"] == [0])
-            eventually(lambda: run.status().rows.drawn > drawn + 64)
-            time.sleep(max(0.0, end - time.monotonic()))
-        finally:
-            kill(run, "shard", 0, signal.SIGCONT)
-        eventually(lambda: part(run, "learner").figures["down"] == [])
-        goes_on(run)
-        assert {each.restarts for each in run.status().parts} == {0}
+        for check in (check_full_disk, check_stopped_shard):
+            goes_on(run)
+            check(run)
+            assert {each.restarts for each in run.status().parts} == {0}
         assert_conserved(run, in_flight(run))
 
 
-def test_full_disk_of_storage_is_told_and_survived(tmp_path):
-    with running(tmp_path) as run:
+def check_stopped_shard(run):
+    """Learning goes on with the other one meanwhile."""
+    kill(run, "shard", 0, signal.SIGSTOP)
+    try:
+        end = time.monotonic() + STOPPED
+        drawn = run.status().rows.drawn
+        eventually(lambda: part(run, "learner").figures["down"] == [0])
+        eventually(lambda: run.status().rows.drawn > drawn + 64)
+        time.sleep(max(0.0, end - time.monotonic()))
+    finally:
+        kill(run, "shard", 0, signal.SIGCONT)
+    eventually(lambda: part(run, "learner").figures["down"] == [])
+    goes_on(run)
+
+
+def check_full_disk(run):
+    """As of a full disk, files of these processes end at a byte; it is told, and then forgotten."""
+    for role in ("shard", "learner"):
+        pid = part(run, role).pid
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (16, -1))
+        eventually(lambda role=role: "File too large" in part(run, role).error)
         goes_on(run)
-        # As of a full disk: files of this process end at a byte.
-        for role in ("shard", "learner"):
-            pid = part(run, role).pid
-            before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (16, -1))
-            eventually(lambda role=role: "File too large" in part(run, role).error)
-            goes_on(run)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
-            eventually(lambda role=role: part(run, role).error == "")
-        assert {each.restarts for each in run.status().parts} == {0}
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        eventually(lambda role=role: part(run, role).error == "")
 
 
 def test_actor_that_fails_again_and_again_is_given_up_and_the_others_go_on(tmp_path, monkeypatch):

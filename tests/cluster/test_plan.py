@@ -67,6 +67,7 @@ def test_functions_of_modules_become_import_paths(tmp_path):
         ({"samples_per_step": 0}, ValueError, "samples_per_step: expected a number > 0, got 0"),
         ({"capacity": 3}, ValueError, "capacity: expected at least envs_per_actor = 4, got 3"),
         ({"seed": -1}, ValueError, "seed: expected"),
+        ({"trials": "yes"}, TypeError, "trials: expected True or False, got str"),
     ],
 )
 def test_plan_refuses_bad_values_by_name(tmp_path, changes, kind, text):
@@ -117,6 +118,12 @@ def test_launch_on_this_machine_refuses_functions_that_others_cannot_import(tmp_
     with pytest.raises(ValueError, match=r"^policy: expected a function of a module that other"):
         launch(plan)
     assert not (tmp_path / "run").exists()
+
+
+def test_launch_refuses_storage_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"storage: cannot write to it: .*/file'$"):
+        launch(programs.plan(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("name", ["", "../run", "a/b", ".hidden", "a" * 65, 3])

@@ -1,6 +1,7 @@
 """Runs on this machine: they learn, scale, stop and are resumed."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -28,24 +29,10 @@ def is_alive(pid):
     return True
 
 
-def test_run_ends_by_itself_after_its_updates(tmp_path):
-    with running(tmp_path, changes={"updates": 100}) as run:
-        assert run.wait(LONG) is True
-        assert run.state == "ended"
-        status = run.status()
-        learner = next(each for each in status.parts if each.role == "learner")
-        assert (learner.count, status.rows.drawn) == (100, 100 * 16)
-        # Nobody has failed: all that was sent has come.
-        assert status.rows.lost == 0
-        assert status.rows.inserted == status.rows.stored > 0
-        assert {each.restarts for each in status.parts} == {0}
-        assert "the learner has made its updates" in run.logs("supervisor")
-        assert not any(is_alive(each.pid) for each in status.parts)
-
-
-def test_resumed_run_goes_on_with_checkpoints_of_all_parts(tmp_path):
+def test_run_ends_by_itself_and_is_resumed_after_that_and_after_a_killed_supervisor(tmp_path):
     with running(tmp_path, changes={"updates": 50}) as run:
-        run.wait(LONG)
+        assert run.wait(LONG) is True
+        check_whole_run(run)
         before = run.status().rows
     with pytest.raises(FileExistsError, match="resume=True"):
         launch(programs.plan(tmp_path))
@@ -56,46 +43,61 @@ def test_resumed_run_goes_on_with_checkpoints_of_all_parts(tmp_path):
         assert after.stored >= before.stored
         assert after.inserted >= before.inserted
         assert after.inserted == after.stored + after.lost
+    with running(tmp_path, resume=True) as run:
+        goes_on(run)
+        assert part(run, "learner").count > 100
+        parts = run.status().parts
+        os.kill(parts[0].pid, signal.SIGKILL)
+        eventually(lambda: not any(is_alive(each.pid) for each in parts[1:]))
+        with pytest.raises(RunFailedError, match="the supervisor has ended unexpectedly"):
+            run.wait(LONG)
     with running(tmp_path, changes={"updates": 100}, resume=True) as run:
         assert run.wait(LONG)  # nothing is left to do
 
 
-def test_run_under_way_is_attached_to_scaled_and_stopped(tmp_path):
-    with running(tmp_path) as run:
-        goes_on(run)
-        for resume in (False, True):
-            with pytest.raises(FileExistsError, match="is under way"):
-                launch(programs.plan(tmp_path), resume=resume)
-        other = attach("run", storage=tmp_path)
-        other.scale(actors=4)
-        eventually(lambda: part(run, "actor", 3).count > 0)
-        pid = part(run, "actor", 3).pid
-        other.scale(actors=2)
-        eventually(lambda: not is_alive(pid))
-        other.scale(actors=4)
-        eventually(lambda: part(run, "actor", 3).pid != pid)
-        goes_on(run)
-        assert {each.restarts for each in run.status().parts} == {0}
-        with pytest.raises(ValueError, match="actors: expected an integer >= 2, got 1"):
-            run.scale(actors=1)
-        other.stop()
-        assert run.wait(LONG) is True
-        with pytest.raises(RuntimeError, match="the run is over"):
-            run.scale(actors=3)
-        other.close()
+def check_whole_run(run):
+    """All rows of a run of fifty updates, in which nothing has failed, have come."""
+    assert run.state == "ended"
+    status = run.status()
+    learner = next(each for each in status.parts if each.role == "learner")
+    assert (learner.count, status.rows.drawn) == (50, 50 * 16)
+    assert status.rows.lost == 0
+    assert status.rows.inserted == status.rows.stored > 0
+    assert {each.restarts for each in status.parts} == {0}
+    assert "the learner has made its updates" in run.logs("supervisor")
+    assert not any(is_alive(each.pid) for each in status.parts)
 
 
 def test_policy_that_always_fails_ends_the_run_with_its_traceback(tmp_path):
-    changes = {"policy": "tests.cluster.programs:FailingPolicy"}
+    changes = {"policy": "tests.cluster.programs:FailingPolicy", "shards": 1, "actors": 1}
     with running(tmp_path, changes=changes) as run:
         with pytest.raises(RunFailedError, match="ValueError: this policy always fails"):
             run.wait(LONG)
         status = run.status()
         assert status.state == "failed"
         assert "all actors were given up" in status.error
-        assert "this policy always fails" in run.logs("actor", 1)
-        with pytest.raises(FileNotFoundError, match="part: expected one of actor-0, actor-1"):
+        assert "this policy always fails" in run.logs("actor", 0)
+        with pytest.raises(FileNotFoundError, match="part: expected one of actor-0, directory-0"):
             run.logs("actor", 7)
+
+
+def test_launch_says_on_which_node_a_policy_cannot_be_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COGRS_TEST_DRIVER", str(os.getpid()))
+    (tmp_path / "only_here.py").write_text(
+        "import os\n"
+        "if os.environ['COGRS_TEST_DRIVER'] != str(os.getpid()):\n"
+        "    raise ImportError('there is no simulator here')\n"
+        "from tests.cluster.programs import LinearPolicy\n"
+    )
+    plan = programs.plan(tmp_path, policy="only_here:LinearPolicy", shards=1, actors=1)
+    with pytest.raises(RunFailedError) as caught:
+        launch(plan, timeout=LONG)
+    text = str(caught.value)
+    assert "all actors were given up" in text
+    assert f"policy: cannot import 'only_here:LinearPolicy' on node {platform.node()}" in text
+    assert "Traceback" in text
+    assert "ImportError: there is no simulator here" in text
 
 
 DRIVER = """
@@ -103,16 +105,19 @@ import sys
 from tests.cluster import programs
 from cogrs.cluster import launch
 
-run = launch(programs.plan(sys.argv[1]), detached=bool(int(sys.argv[2])), timeout=None)
+plan = programs.plan(sys.argv[1], shards=int(sys.argv[3]), actors=int(sys.argv[3]))
+run = launch(plan, detached=bool(int(sys.argv[2])), timeout=None)
 print("up", flush=True)
 run.wait()
 """
 
 
-def driver(storage, *, detached=False):
+def driver(storage, *, detached=False, shards=2):
     """A program that has started a run, and waits for its end."""
     started = subprocess.Popen(
-        command(DRIVER, str(storage), str(int(detached))), stdout=subprocess.PIPE, text=True
+        command(DRIVER, str(storage), str(int(detached)), str(shards)),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert started.stdout.readline() == "up\n"
     return started
@@ -133,7 +138,7 @@ def test_ctrl_c_of_the_driver_ends_the_run_with_checkpoints(tmp_path):
 
 
 def test_killed_driver_ends_its_run(tmp_path):
-    program = driver(tmp_path)
+    program = driver(tmp_path, shards=1)
     run = attach("run", storage=tmp_path)
     program.kill()
     program.communicate()
@@ -141,26 +146,31 @@ def test_killed_driver_ends_its_run(tmp_path):
     run.close()
 
 
-def test_detached_run_outlives_a_killed_driver(tmp_path):
+def test_detached_run_outlives_a_killed_driver_and_is_scaled_and_stopped_by_others(tmp_path):
     program = driver(tmp_path, detached=True)
-    with attach("run", storage=tmp_path) as run:
+    with attach("run", storage=tmp_path) as run, attach("run", storage=tmp_path) as other:
         program.kill()
         program.communicate()
         goes_on(run)
-        run.stop()
+        for resume in (False, True):
+            with pytest.raises(FileExistsError, match="is under way"):
+                launch(programs.plan(tmp_path), resume=resume)
+        other.scale(actors=4)
+        eventually(lambda: part(run, "actor", 3).count > 0)
+        pid = part(run, "actor", 3).pid
+        other.scale(actors=2)
+        eventually(lambda: not is_alive(pid))
+        other.scale(actors=4)
+        eventually(lambda: part(run, "actor", 3).pid != pid)
+        goes_on(run)
+        assert {each.restarts for each in run.status().parts} == {0}
+        with pytest.raises(ValueError, match="actors: expected an integer >= 2, got 1"):
+            run.scale(actors=1)
+        other.stop()
+        assert run.wait(LONG) is True
         assert run.state == "ended"
-
-
-def test_parts_end_after_a_killed_supervisor_and_the_run_can_be_resumed(tmp_path):
-    with running(tmp_path) as run:
-        goes_on(run)
-        parts = run.status().parts
-        os.kill(parts[0].pid, signal.SIGKILL)
-        eventually(lambda: not any(is_alive(each.pid) for each in parts[1:]))
-        with pytest.raises(RunFailedError, match="the supervisor has ended unexpectedly"):
-            run.wait(LONG)
-    with running(tmp_path, resume=True) as run:
-        goes_on(run)
+        with pytest.raises(RuntimeError, match="the run is over"):
+            run.scale(actors=3)
 
 
 def test_attach_to_a_run_that_never_was_raises(tmp_path):

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from cogrs.cluster.homes import homes
 from cogrs.cluster.restart_rule import WINDOW, RestartRule
+from cogrs.cluster.state import RunState
 from cogrs.cluster.status import row_counts, status_of
 
 
@@ -90,7 +91,8 @@ def test_status_is_a_table_with_restarts_and_errors():
         "errors": {"actor-0": "Traceback ...\nValueError: no"},
         "given_up": ["actor-0"],
     }
-    found = status_of("run", "running", "", {"parts": [actor(0, "a", 7), supervisor], "ended": {}})
+    told_now = {"parts": [actor(0, "a", 7), supervisor], "ended": {}}
+    found = status_of("run", RunState("running"), told_now)
     role, one = found.parts
     assert (role.role, one.restarts, one.given_up, one.rate) == ("supervisor", 2, True, 2.0)
     lines = str(found).splitlines()

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import subprocess
 import warnings
 
 import pytest
@@ -14,6 +15,7 @@ from cogrs.cli import main  # noqa: E402
 from cogrs.cluster import RunFailedError  # noqa: E402
 from tests.cluster import programs  # noqa: E402
 from tests.cluster.runs import LONG, eventually, goes_on, has_restarted, part  # noqa: E402
+from tests.program import command  # noqa: E402
 from tests.replay import build  # noqa: E402
 
 pytestmark = [
@@ -58,11 +60,44 @@ def test_run_without_room_is_refused_with_the_part_that_does_not_fit(tmp_path):
         cogrs.ray.attach("crowd", storage=tmp_path)
 
 
-def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, capsys):
+JOINS = """
+import sys
+import ray
+import cogrs.ray
+from tests.cluster import programs
+
+address, storage = sys.argv[1:]
+version, ray.__version__ = ray.__version__, "2.50.1"
+try:
+    cogrs.ray.launch(programs.plan(storage), address=address, name="other")
+except RuntimeError as error:
+    print(error)
+ray.shutdown()
+ray.__version__ = version
+try:
+    cogrs.ray.attach("other", storage=storage, address=address)
+except FileNotFoundError as error:
+    print(error)
+"""
+
+
+def test_other_program_joins_the_cluster_unless_its_ray_has_another_version(tmp_path):
+    address = ray.get_runtime_context().gcs_address
+    done = subprocess.run(
+        command(JOINS, address, str(tmp_path)), capture_output=True, text=True, timeout=LONG
+    )
+    version, joined = done.stdout.splitlines()[-2:]
+    assert version.startswith("address: Version mismatch: The cluster was started with: Ray: ")
+    assert "was started with: Ray: 2.50.1" in version
+    assert joined.startswith("name: there is no run 'other' in ")
+    assert not (tmp_path / "other").exists()
+
+
+def test_run_by_trials_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, capsys):
     class Policy(programs.LinearPolicy):
         """A class that nodes cannot import."""
 
-    plan = programs.plan(tmp_path, policy=Policy, updates=150)
+    plan = programs.plan(tmp_path, policy=Policy, updates=150, trials=True)
     run = cogrs.ray.launch(plan, name="short", cpus=SMALL, timeout=LONG)
     with pytest.raises(FileExistsError, match="is under way"):
         cogrs.ray.launch(plan, name="short", cpus=SMALL, resume=True)
@@ -78,6 +113,7 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, c
     eventually(lambda: run.state == "ended")
     status = run.status()
     assert status.rows.drawn == 150 * 16
+    assert all(each.figures["episodes"] > 0 for each in status.parts if each.role == "actor")
     assert status.rows.inserted == status.rows.stored + status.rows.lost
     assert run.wait(LONG)
     with pytest.raises(RuntimeError, match="the run is over"):
@@ -85,6 +121,8 @@ def test_run_of_shipped_functions_survives_a_kill_and_ends_by_itself(tmp_path, c
     with pytest.raises(ValueError, match="part: expected shard, actor, learner, directory or"):
         run.logs("worker")
     run.close()
+    with pytest.raises(RuntimeError, match=r"short: this run is closed: cogrs\.ray\.attach"):
+        run.status()
 
 
 @soak_only

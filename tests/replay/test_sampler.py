@@ -19,6 +19,7 @@ from cogrs import Conn, IdBatch, KeyPair, ReplayMemoryServer, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
 from cogrs.replay.priorities import topic_of
+from cogrs.replay.server_connection import ServerConnection
 from cogrs.replay.serving.server_state import ServerState
 from tests.replay import build
 from tests.replay.fake_server import Fake, samples
@@ -64,14 +65,15 @@ def sampled(
         yield stack.enter_context(ReplaySampler(where, timeout=SLACK, **options))
 
 
-def test_rows_are_drawn_in_proportion_to_the_sums_of_weights() -> None:
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_rows_are_drawn_in_proportion_to_the_sums_of_weights(ahead: int) -> None:
     shares = np.array([1.0, 2.0, 5.0])
     options = {"reuse_cache": True, "cache_size": 64}
     servers = [filled(100 * at, share, **options) for at, share in enumerate(shares)]
     rows, batches = 50, 100
     counts = np.zeros(3)
     alone = np.zeros((3, 3))
-    with sampled(servers, seed=1) as sampler:
+    with sampled(servers, seed=1, ahead=ahead) as sampler:
         for _ in range(batches):
             state = sampler.get_batch(rows, wait=SLACK).prev.s[:, 0]
             server = state // 100
@@ -79,7 +81,8 @@ def test_rows_are_drawn_in_proportion_to_the_sums_of_weights() -> None:
             # Rows are independent of each other: so are neighbours.
             np.add.at(alone, (server[:-1], server[1:]), 1)
         assert sampler.weight_sum == 19 * shares.sum()
-        given = [each.samples for each in sampler.stats()]
+        given = [each.samples - each.kept for each in sampler.stats()]
+        assert ahead or not any(each.kept for each in sampler.stats())
     expected = shares / shares.sum() * rows * batches
     # Chi-square with 2 degrees of freedom exceeds 18.4 once in 10,000 runs, with 8 it exceeds 31.8.
     assert ((counts - expected) ** 2 / expected).sum() < 18.4
@@ -103,10 +106,11 @@ def test_sums_are_renewed_by_each_answer() -> None:
     assert (batch.prev.s >= 100).all()
 
 
-def test_each_sample_is_given_once_for_all_sizes_of_batches() -> None:
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_each_sample_is_given_once_for_all_sizes_of_batches(ahead: int) -> None:
     servers = [filled(0, caches=3, cache_size=16), filled(100, caches=2, cache_size=16)]
     came = 0
-    with sampled(servers, seed=3) as sampler:
+    with sampled(servers, seed=3, ahead=ahead) as sampler:
         for rows in [1, 7, 20, 3, 30]:
             batch = sampler.get_batch(rows, wait=SLACK)
             assert_consistent(batch)
@@ -126,6 +130,25 @@ def test_each_sample_is_given_once_for_all_sizes_of_batches() -> None:
     assert sum(each.samples for each in stats) == came + sum(each.kept for each in stats)
     given = [server.stats().samples_given for server in servers]
     assert given == [each.samples for each in stats]
+
+
+@pytest.mark.parametrize(("ahead", "most"), [(0, 16), (3, 8)])
+def test_one_request_asks_for_rows_of_several_batches(
+    monkeypatch: pytest.MonkeyPatch, ahead: int, most: int
+) -> None:
+    asked, ask = [], ServerConnection._ask
+
+    def spy(self: ServerConnection, message: bytes, rows: int) -> None:
+        asked.append(rows)
+        ask(self, message, rows)
+
+    monkeypatch.setattr(ServerConnection, "_ask", spy)
+    servers = [filled(0, reuse_cache=True), filled(100, reuse_cache=True)]
+    with sampled(servers, seed=1, ahead=ahead) as sampler:
+        for _ in range(8):
+            assert len(sampler.get_batch(20, wait=SLACK).weight) == 20
+    # A server may run out a batch before the other.
+    assert most / 2 <= sum(rows > 0 for rows in asked) <= most
 
 
 def test_out_is_filled() -> None:

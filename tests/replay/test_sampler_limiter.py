@@ -48,6 +48,17 @@ def test_sampler_without_a_wait_waits_for_the_limiter(one: Any) -> None:
     assert server.stats().limiter.sample_wait_seconds > 0.2
 
 
+def test_rows_ahead_that_the_limiter_does_not_allow_hold_no_batch_up(one: Any) -> None:
+    server, _, _ = one
+    with ReplaySampler([server.rep_endpoint], ahead=3) as sampler:
+        for _ in range(3):
+            assert len(sampler.get_batch(20, wait=SLACK).weight) == 20
+        assert server.stats().limiter.samples == 60
+        with pytest.raises(TimeoutError, match="does not allow a batch of 20 yet"):
+            sampler.get_batch(20, wait=0.2)
+    assert server.stats().limiter.samples == 60
+
+
 def test_timeout_of_a_sampler_names_server_and_counts_and_counts_nothing(one: Any) -> None:
     server, _, sampler = one
     sampler.get_batch(60)

@@ -28,6 +28,7 @@ async def test_closed_episodes_are_pushed_and_counted():
         rem = on.worker.memory
         await until(lambda: on.server.total_steps == rem.total_steps == 60)
         assert (on.server.total_episodes, on.server.total_caches) == (10, 30)
+        assert on.worker.pushed_samples == 240
         batch = on.server.get_batch(16)
         for name in ("trial", "actor"):
             np.testing.assert_array_equal(batch.prev.info[name], batch.next.info[name])

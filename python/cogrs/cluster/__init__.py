@@ -9,11 +9,12 @@
 | what a user writes | `plan.py`, `protocols.py`, `import_path.py` |
 | where parts are | `directory.py`; over ZeroMQ `directory_{server,client}.py` |
 | what all parts do: register, follow the directory, stop | `part.py` |
-| what each part does | `shard.py`, `actor.py`, `learner.py` |
+| what each part does | `shard.py`, `actor.py`, `learner.py`; actors by trials `trial_actor.py` |
+| how an actor reaches the shards | `shard_client.py` |
 | which actor tells its totals to which shard | `homes.py` |
 | what starts parts again, and when not | `supervisor.py`, `restart_rule.py`, `process.py` |
 | what lies in a run's folder | `run_folder.py`, `checkpoints.py` |
-| what a driver holds, and what it shows | `local.py`, `run.py`, `status.py` |
+| what a driver holds, and what it shows | `local.py`, `run.py`, `state.py`, `status.py` |
 
 Processes only share the directory, and the files of the run's folder. The directory remembers
 nothing that its parts do not repeat every second, but the counts of those that have ended.
@@ -22,7 +23,8 @@ nothing that its parts do not repeat every second, but the counts of those that 
 from cogrs.cluster.local import attach, launch
 from cogrs.cluster.plan import Plan
 from cogrs.cluster.protocols import Learner, Policy, PolicyContext
-from cogrs.cluster.run import Run, RunFailedError
+from cogrs.cluster.run import Run
+from cogrs.cluster.state import RunFailedError
 from cogrs.cluster.status import PartStatus, RowCounts, RunStatus
 
 __all__ = [

@@ -1,31 +1,28 @@
-"""An actor: environments and a policy, whose steps are sampled and pushed to all shards."""
+"""An actor: environments and a policy, whose steps are sampled and pushed to all shards.
+
+The environments are stepped together by `VectorEnv`; or each episode is a trial, see
+`trial_actor.py`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from cogrs.cluster.import_path import imported
 from cogrs.cluster.protocols import PolicyContext
-from cogrs.cluster.spaces import environments_of
-from cogrs.replay import ReplayMemoryClient
-from cogrs.workers import PARAMETERS, unpack_arrays
+from cogrs.cluster.shard_client import LOOK, TIMEOUT, ShardClient
+from cogrs.cluster.spaces import environments_of, spaces_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cogrs.cluster.part import Part
     from cogrs.cluster.protocols import Policy
 
-_logger = logging.getLogger("cogrs.cluster")
-
-_TIMEOUT: Final = 1.0
-"""Seconds that a call waits for a shard, so that the part soon sees that it is to stop."""
-_LOOK: Final = 0.1
-"""Seconds between two looks for parameters and priorities."""
 _MOST_OWED: Final = 4
 """Caches that are made up for when shards are back; older ones are given up."""
 
@@ -34,115 +31,86 @@ def run_actor(part: Part) -> None:
     """Play until the part is to stop."""
     plan = part.plan
     seed = None if plan.seed is None else plan.seed + 1_000 * (part.index + 1) + part.generation
-    envs = environments_of(plan, plan.envs_per_actor, seed)
-    with contextlib.closing(envs):
-        context = PolicyContext(
-            observation_space=envs.single_observation_space,
-            action_space=envs.single_action_space,
-            index=part.index,
-            actors=len(part.actors()),
-            num_envs=plan.envs_per_actor,
-            seed=seed,
-        )
-        policy: Policy = imported("policy", plan.policy)(context)
-        part.register()
-        if not part.wait_for_shards():
-            return
-        with _connected(part, seed) as client:
-            _Player(part, envs, policy, client).run()
-        part.close()
+    if plan.trials:
+        # gRPC takes long to import, and no other part needs it.
+        from cogrs.cluster.trial_actor import play_trials
+
+        _play(part, seed, spaces_of(plan), play_trials)
+        return
+    with contextlib.closing(environments_of(plan, plan.envs_per_actor, seed)) as envs:
+
+        def play(part: Part, shards: ShardClient, policy: Policy, _seed: int | None) -> None:
+            _Player(part, envs, policy, shards).run()
+
+        _play(part, seed, (envs.single_observation_space, envs.single_action_space), play)
 
 
-def _endpoints(part: Part) -> tuple[str, str, list[str]]:
-    """Return where this actor's shard publishes and answers, and where all shards pull."""
-    places = [each["endpoints"] for each in part.shards()]
-    pub, rep, _ = places[part.home()]
-    return pub, rep, [pull for _, _, pull in places]
-
-
-def _connected(part: Part, seed: int | None) -> ReplayMemoryClient:
-    keys = part.folder
-    return ReplayMemoryClient(
-        *_endpoints(part),
-        timeout=_TIMEOUT,
+def _play(
+    part: Part,
+    seed: int | None,
+    spaces: tuple[Any, Any],
+    play: Callable[[Part, ShardClient, Policy, int | None], None],
+) -> None:
+    """Create the policy, register, connect to the shards, and play until the part is to stop."""
+    context = PolicyContext(
+        observation_space=spaces[0],
+        action_space=spaces[1],
+        index=part.index,
+        actors=len(part.actors()),
+        num_envs=part.plan.envs_per_actor,
         seed=seed,
-        sub_hwm=1,
-        key=keys.secret_key("actor"),
-        server_key=keys.server_key(),
     )
+    policy: Policy = imported("policy", part.plan.policy)(context)
+    part.register()
+    if not part.wait_for_shards():
+        return
+    with ShardClient(part, seed) as shards:
+        if shards.sync():
+            play(part, shards, policy, seed)
+    part.close()
 
 
 class _Player:
-    """The loop of an actor, and its figures."""
+    """The loop of an actor whose environments are stepped together."""
 
-    def __init__(self, part: Part, envs: Any, policy: Policy, client: ReplayMemoryClient) -> None:
+    def __init__(self, part: Part, envs: Any, policy: Policy, shards: ShardClient) -> None:
         self._part = part
         self._envs = envs
         self._policy = policy
-        self._client = client
-        self._inserted = self._steps = self._owed = 0.0
-        self._publications = 0
-        self._episodes = 0
-        self._returns: deque[float] = deque(maxlen=100)
+        self._shards = shards
+        self._client = shards.client
+        self._owed = 0.0
+        self._inserted = 0
 
     def run(self) -> None:
-        part, client, envs = self._part, self._client, self._envs
-        part.set_on_change(self._follow)
-        self._follow()
-        if not self._synced():
-            return
+        part, client, envs, shards = self._part, self._client, self._envs, self._shards
         memory = client.rem
         recorder = memory.recorder(envs)
         observations, _ = envs.reset()
         sums = np.zeros(envs.num_envs)
         due = 0.0
         while not part.stopping:
-            if not client.wait_to_insert(timeout=_TIMEOUT):
-                self._report()
+            if not client.wait_to_insert(timeout=TIMEOUT):
+                shards.report(self._inserted)
                 continue
             if time.monotonic() >= due:
-                self._take_news()
-                self._report()
-                due = time.monotonic() + _LOOK
+                if (parameters := shards.news()) is not None:
+                    self._policy.load(parameters)
+                shards.report(self._inserted)
+                due = time.monotonic() + LOOK
             chosen = self._policy.act(observations)
             actions, fields = chosen if isinstance(chosen, tuple) else (chosen, {})
             following, rewards, terminated, truncated, _ = envs.step(actions)
             before = memory.total_steps
             recorder.add(observations, actions, rewards, terminated, truncated, following, **fields)
             observations = following
-            self._steps += envs.num_envs
+            shards.steps += envs.num_envs
             sums += rewards
             for env in np.flatnonzero(terminated | truncated):
-                self._episodes += 1
-                self._returns.append(float(sums[env]))
+                shards.add_episode(float(sums[env]))
                 sums[env] = 0.0
             self._push(memory.total_steps - before)
-        with contextlib.suppress(TimeoutError):
-            client.update_counter()
-        self._report()
-
-    def _synced(self) -> bool:
-        """Create the memory; return False when the part is to stop first."""
-        while not self._part.stopping:
-            try:
-                self._client.sync_sizes(self._part.plan.capacity)
-                return True
-            except TimeoutError as error:
-                _logger.warning("still waiting: %s", error)
-        return False
-
-    def _follow(self) -> None:
-        """Go on with shards that have moved, and at another home."""
-        if self._part.shards():
-            generation = self._part.snapshot["version"]
-            self._client.replace(*_endpoints(self._part), generation=generation)
-
-    def _take_news(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            packed = self._client.sub_bytes(PARAMETERS, timeout=0.0, last=True)
-            self._policy.load(unpack_arrays(packed))
-            self._publications += 1
-        self._client.apply_priorities()
+        shards.report(self._inserted)
 
     def _push(self, closed: int) -> None:
         size = self._part.plan.cache_size
@@ -157,13 +125,3 @@ class _Player:
                 return  # no shard takes any: the gate says when one is back
             self._owed -= size
             self._inserted += size
-
-    def _report(self) -> None:
-        self._part.report = {
-            "at": time.time(),
-            "count": int(self._steps),
-            "episodes": self._episodes,
-            "mean_return": float(np.mean(self._returns)) if self._returns else None,
-            "publications": self._publications,
-            "rows": {"sender": str(self._client.uuid), "inserted": int(self._inserted)},
-        }

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
+def is_import_path(text: str) -> bool:
+    """Return whether text has the form of an import path."""
+    return _PATH.fullmatch(text) is not None
+
+
 def import_path(name: str, given: object) -> str | Callable[..., Any]:
     """Return the import path of a function of a module, or the path itself.
 

@@ -46,7 +46,7 @@ def launch(
         FileExistsError: There is a run of this name, and `resume` is False; or it is under way.
         RunFailedError: A part has failed again and again; the text has its traceback.
         TimeoutError: Not all parts have registered in time; those that have are ended.
-        OSError: The folder cannot be written.
+        OSError: `storage` cannot be written.
     """
     check_kind("plan", plan, Plan, "a Plan")
     check_flag("resume", resume)
@@ -99,7 +99,11 @@ def prepared_folder(plan: Plan, name: str, *, resume: bool) -> RunFolder:
     if folder.has("plan.json") and not resume:
         hint = "resume=True goes on with its checkpoints; or use another name"
         raise FileExistsError(f"name: there was a run at {folder.path}: {hint}")
-    folder.create(plan)
+    try:
+        folder.create(plan)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"storage: cannot write to it: {reason}", plan.storage) from None
     return folder
 
 

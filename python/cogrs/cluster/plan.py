@@ -14,7 +14,14 @@ from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES
 from cogrs.replay import RateLimiter
 from cogrs.suggest import suggestion
-from cogrs.validation import check_count, check_integer, check_number, check_path, check_seconds
+from cogrs.validation import (
+    check_count,
+    check_flag,
+    check_integer,
+    check_number,
+    check_path,
+    check_seconds,
+)
 
 if TYPE_CHECKING:
     import os
@@ -40,6 +47,11 @@ class Plan:
         shards: Replay servers, >= 1.
         actors: Processes with environments, at least as many as shards.
         envs_per_actor: Environments of each actor, >= 1, which one call of its policy answers.
+        trials: Whether each episode is a trial of one actor, with an orchestrator in each actor's
+            process, instead of environments that are stepped together. `make_env` is then the name
+            of a built-in game, an id of Gymnasium, or creates an environment of Gymnasium;
+            `envs_per_actor` trials run at once, and a call of the policy answers those that wait.
+            Stored steps have `cogrs.workers.STEP_INFO` as their info.
         batch_size: Rows of a batch, >= 1.
         updates: Updates after which the run ends; None: it does not end by itself.
         publish_every: Updates between two publications of parameters, >= 1.
@@ -70,6 +82,7 @@ class Plan:
     shards: int = 1
     actors: int = 2
     envs_per_actor: int = 16
+    trials: bool = False
     batch_size: int = 64
     updates: int | None = None
     publish_every: int = 20
@@ -113,6 +126,7 @@ class Plan:
         for name in (*counts, "capacity", "cache_size", "n_caches"):
             check_count(name, getattr(self, name))
         check_count("actors", self.actors, self.shards)
+        check_flag("trials", self.trials)
         for name in ("updates", "seed"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 0, _LARGEST)

@@ -50,11 +50,12 @@ class Policy(Protocol):
         """Choose actions.
 
         Args:
-            observations: Of all environments, (N, *observation).
+            observations: Of all environments, (N, *observation); with `Plan.trials` of the k
+                trials that wait, 1 <= k <= N.
 
         Returns:
-            Actions (N, *action); or a pair of these and a dict with `prob` or `value`, (N,) each,
-            which are stored with the steps.
+            Actions (N, *action), or (k, *action); or a pair of these and a dict with `prob` or
+            `value`, one per row, which are stored with the steps.
         """
         ...
 
@@ -68,7 +69,7 @@ class PolicyContext:
         action_space: Likewise.
         index: The actor's number, from 0.
         actors: Actors that the run has now; an index can be larger after the run was scaled down.
-        num_envs: Environments N of the actor.
+        num_envs: Environments N of the actor, or trials that run at once.
         seed: Of this actor alone; None if the plan has no seed.
     """
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from cogrs.cluster.directory_client import DirectoryClient
 from cogrs.cluster.part import directory_endpoint
+from cogrs.cluster.state import FAILED, RUNNING, STARTING, RunState
 from cogrs.cluster.status import RunStatus, status_of
 from cogrs.replay.net.deadline import Deadline
 from cogrs.validation import check_count, check_seconds
@@ -20,10 +21,6 @@ _LOOK: Final = 0.1
 _KILL_AFTER: Final = 15.0
 """Seconds beyond the grace after which the supervisor itself is killed."""
 LONGEST_LOG: Final = 1 << 20
-
-
-class RunFailedError(RuntimeError):
-    """A run has failed: a part was given up, or the supervisor has ended."""
 
 
 class Run:
@@ -53,7 +50,7 @@ class Run:
     @property
     def state(self) -> str:
         """What the run does: "starting", "running", "ended" or "failed"."""
-        return self._state()[0]
+        return self._state().state
 
     def status(self) -> RunStatus:
         """Return the run's parts, and what became of its rows; of a run that is over, the last.
@@ -61,19 +58,19 @@ class Run:
         Raises:
             TimeoutError: The directory does not answer.
         """
-        state, error = self._state()
-        if state not in ("ended", "failed"):
+        state = self._state()
+        if not state.is_over:
             try:
-                return status_of(self.name, state, error, self._directory.status())
+                return status_of(self.name, state, self._directory.status())
             except TimeoutError:
                 # The directory ends before the supervisor, which has kept the last status by then.
                 if not self._folder.has("status.json"):
                     raise
-                state, error = self._state()
+                state = self._state()
         told: dict[str, Any] = {"parts": [], "ended": {}}
         if self._folder.has("status.json"):
             told = self._folder.read("status.json")
-        return status_of(self.name, state, error, told)
+        return status_of(self.name, state, told)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the run ends.
@@ -106,15 +103,15 @@ class Run:
             RunFailedError: The run has failed.
         """
         deadline = Deadline.of("timeout", timeout)
-        while (found := self._state())[0] == "starting":
+        # One that has failed runs until its supervisor has ended, with an error.
+        while (found := self._state()).state == STARTING or (found.error and not found.is_over):
             if deadline.passed:
                 raise TimeoutError(
                     f"{self.name}: not all parts have registered within {timeout:g} s: see "
                     f"{self._folder.logs}"
                 )
             time.sleep(_LOOK)
-        if found[0] == "failed":
-            raise RunFailedError(f"{self.name}: {found[1]}")
+        found.check(self.name)
 
     def stop(self, grace: float = 30.0) -> None:
         """End the run: actors first, then shards and the learner, which write checkpoints.
@@ -171,19 +168,15 @@ class Run:
         """Leave the run, which goes on if it is detached."""
         self._directory.close()
 
-    def _state(self) -> tuple[str, str]:
-        """Return the state and the error."""
-        running = self._is_under_way()
-        try:
-            told: dict[str, Any] = self._folder.read("state.json")
-        except FileNotFoundError:
-            told = {"state": "starting", "error": ""}
-        if told["state"] in ("starting", "running") and not running:
+    def _state(self) -> RunState:
+        is_under_way = self._is_under_way()
+        said = self._folder.state()
+        if not said.is_over and not is_under_way:
             log = self._folder.log("supervisor", 0)
-            return "failed", f"the supervisor has ended unexpectedly: see {log}"
-        if told["state"] in ("ended", "failed") and running:
-            return "running", told["error"]  # it is about to end
-        return told["state"], told["error"]
+            return RunState(FAILED, f"the supervisor has ended unexpectedly: see {log}")
+        if said.is_over and is_under_way:
+            return RunState(RUNNING, said.error)  # it is about to end
+        return said
 
     def _is_under_way(self) -> bool:
         if self._supervisor is not None:
@@ -195,13 +188,12 @@ class Run:
             raise RuntimeError(f"{self.name}: the run is over")
 
     def _wait(self, deadline: Deadline) -> bool:
-        while (found := self._state())[0] not in ("ended", "failed"):
+        while not (found := self._state()).is_over:
             if deadline.passed:
                 return False
             time.sleep(_LOOK)
         self._reap()
-        if found[0] == "failed":
-            raise RunFailedError(f"{self.name}: {found[1]}")
+        found.check(self.name)
         return True
 
     def kill(self) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cogrs.cluster.plan import Plan
+from cogrs.cluster.state import RunState
 from cogrs.files import read_bounded
 from cogrs.limits import MIB
 from cogrs.replay import KeyPair
@@ -80,6 +81,18 @@ class RunFolder:
     def plan(self) -> Plan:
         """Return the plan."""
         return Plan.from_json(self.read("plan.json")["plan"])
+
+    def state(self) -> RunState:
+        """Return what the supervisor says of the run; that it starts, before it says anything."""
+        try:
+            said = self.read("state.json")
+        except FileNotFoundError:
+            return RunState()
+        return RunState(said["state"], said["error"])
+
+    def write_state(self, state: RunState) -> None:
+        """Write what the supervisor, which is this process, says of the run."""
+        self.write("state.json", {**state._asdict(), "pid": os.getpid()})
 
     @property
     def logs(self) -> Path:

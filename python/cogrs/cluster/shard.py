@@ -7,10 +7,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cogrs.cluster.checkpoints import Checkpoints
 from cogrs.cluster.spaces import memory_of
 from cogrs.replay import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
+from cogrs.workers import STEP_INFO
 
 if TYPE_CHECKING:
     from cogrs.cluster.part import Part
@@ -66,6 +69,8 @@ def _listening(
     pub, rep, pull = (f"tcp://{part.host}:{port + at}" for at in range(3))
     templates = [getattr(memory, f"{name}_buf") for name in FIELDS]
     state, action, reward, prob, value, qvest, info = templates
+    if plan.trials:  # as the agents of trials write it
+        info = np.zeros((), STEP_INFO)
     server: ReplayMemoryServer[Any] = ReplayMemoryServer(
         *(state, action, reward, prob, value, qvest, info),
         0,

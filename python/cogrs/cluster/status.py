@@ -11,6 +11,8 @@ from cogrs.cluster.directory import ACTOR, LEARNER, SHARD, SUPERVISOR
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cogrs.cluster.state import RunState
+
 _ORDER = (SUPERVISOR, LEARNER, SHARD, ACTOR)
 _SILENT = 5.0
 """Seconds after which a part that has told nothing is shown as silent."""
@@ -131,7 +133,7 @@ class RunStatus:
         return "\n".join([f"{self.name}: {self.state}", *error, *table, counts])
 
 
-def status_of(name: str, state: str, error: str, told: Mapping[str, Any]) -> RunStatus:
+def status_of(name: str, state: RunState, told: Mapping[str, Any]) -> RunStatus:
     """Return the status of a run, from what `Directory.status` returned."""
     parts: list[dict[str, Any]] = told["parts"]
     of_supervisor = {name: told[name] for name in ("restarts", "errors") if name in told}
@@ -140,7 +142,7 @@ def status_of(name: str, state: str, error: str, told: Mapping[str, Any]) -> Run
             of_supervisor = each["report"]
     made = [_part(each, of_supervisor) for each in parts if each["role"] in _ORDER]
     made.sort(key=lambda each: (_ORDER.index(each.role), each.index))
-    return RunStatus(name=name, state=state, error=error, rows=row_counts(told), parts=tuple(made))
+    return RunStatus(name=name, **state._asdict(), rows=row_counts(told), parts=tuple(made))
 
 
 def row_counts(told: Mapping[str, Any]) -> RowCounts:

@@ -7,7 +7,6 @@ does, by whatever means: their standard input ends with it.
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import time
 import traceback
@@ -18,6 +17,7 @@ from cogrs.cluster.child import ProcessChild
 from cogrs.cluster.part import Part, watch_parent
 from cogrs.cluster.process import set_up_log
 from cogrs.cluster.run_folder import RunFolder
+from cogrs.cluster.state import ENDED, FAILED, RUNNING, RunState
 from cogrs.stop_signal import StopSignal
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Supervisor:
                 self._tend()
                 if not is_up and self._all_registered():
                     is_up = True
-                    self._tell("running")
+                    self._tell(RUNNING)
                 self._report()
                 time.sleep(_LOOK)
         finally:
@@ -166,7 +166,7 @@ class Supervisor:
         }
 
     def _tell(self, state: str) -> None:
-        self._folder.write("state.json", {"state": state, "error": self.error, "pid": os.getpid()})
+        self._folder.write_state(RunState(state, self.error))
 
     def _keep_status(self) -> None:
         """Write the last status of all parts, and leave the directory."""
@@ -198,7 +198,7 @@ class Supervisor:
                 time.sleep(0.02)
             for child in children:
                 child.tend()  # what has ended is released
-        self._tell("failed" if self.error else "ended")
+        self._tell(FAILED if self.error else ENDED)
 
 
 def main(path: str, detached: str) -> int:
@@ -219,6 +219,6 @@ def main(path: str, detached: str) -> int:
         except Exception:
             text = traceback.format_exc()
             _logger.error("%s", text)
-            folder.write("state.json", {"state": "failed", "error": text, "pid": os.getpid()})
+            folder.write_state(RunState(FAILED, text))
             return 1
     return 1 if supervisor.error else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from cogrs.cluster.process import open_directory
+from cogrs.cluster.state import FAILED, RunState
 from cogrs.cluster.supervisor import Supervisor
 from cogrs.ray.child import RayChild
 from cogrs.ray.names import DIRECTORY
@@ -41,7 +41,7 @@ class RayDirectory:
         self._directory, self._server = open_directory(self._folder, ray.util.get_node_ip_address())
         with contextlib.suppress(FileNotFoundError):
             self._directory.order(self._folder.read("order.json"))
-        if self.state()[0] in ("ended", "failed"):
+        if self.state().is_over:
             return
         new_child = RayChild.factory(self._folder, files, cpus, functions)
         self._supervisor = Supervisor(self._folder, self._stop, new_child, serves_directory=True)
@@ -51,21 +51,17 @@ class RayDirectory:
         """Return where the directory listens."""
         return self._server.endpoint
 
-    def state(self) -> tuple[str, str]:
+    def state(self) -> RunState:
         """Return the run's state, and why it failed."""
-        try:
-            told = self._folder.read("state.json")
-        except FileNotFoundError:
-            return "starting", ""
-        return told["state"], told["error"]
+        return self._folder.state()
 
-    def status(self) -> tuple[str, str, dict[str, Any]]:
-        """Return state and error, and what `Directory.status` says; of a run over, the last."""
-        state, error = self.state()
-        if state in ("ended", "failed"):
+    def status(self) -> tuple[RunState, dict[str, Any]]:
+        """Return the state, and what `Directory.status` says; of a run that is over, the last."""
+        state = self.state()
+        if state.is_over:
             with contextlib.suppress(FileNotFoundError):
-                return state, error, self._folder.read("status.json")
-        return state, error, self._directory.status()
+                return state, self._folder.read("status.json")
+        return state, self._directory.status()
 
     def order(self, what: Mapping[str, Any]) -> None:
         """Ask the supervisor for a number of `actors`, or to `stop` within seconds."""
@@ -83,7 +79,7 @@ class RayDirectory:
         except Exception:
             text = traceback.format_exc()
             _logger.error("%s", text)
-            self._folder.write("state.json", {"state": "failed", "error": text, "pid": os.getpid()})
+            self._folder.write_state(RunState(FAILED, text))
         finally:
             self._directory.end_all()
             free(self._folder.name)

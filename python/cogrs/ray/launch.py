@@ -59,6 +59,7 @@ def launch(
         TimeoutError: The cluster has no room, and the text says for which part; or not all parts
             have registered in time. What was started is ended.
         ConnectionError: There is no cluster at `address`.
+        RuntimeError: The cluster there has another version of Ray or Python.
     """
     check_kind("plan", plan, Plan, "a Plan")
     check_timeout("timeout", timeout)
@@ -106,6 +107,7 @@ def attach(
 
     Raises:
         FileNotFoundError: There is no such run.
+        ConnectionError, RuntimeError: As of `launch`.
     """
     _connect(address)
     folder = RunFolder(storage, name)
@@ -116,7 +118,10 @@ def attach(
 
 def _connect(address: str | None) -> None:
     if not ray.is_initialized():
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False)
+        try:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False)
+        except RuntimeError as error:  # of other versions, for one
+            raise RuntimeError(f"address: {' '.join(str(error).split())}") from error
 
 
 def _directory(name: str) -> Any:
@@ -132,7 +137,7 @@ def _make_way(name: str) -> None:
     found = _directory(name)
     if found is None:
         return
-    if ray.get(found.state.remote(), timeout=60)[0] not in ("ended", "failed"):
+    if not ray.get(found.state.remote(), timeout=60).is_over:
         raise FileExistsError(f"name: a run {name!r} is under way: cogrs.ray.attach({name!r})")
     ray.kill(found, no_restart=True)
     end = time.monotonic() + 60

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import ray
 
 from cogrs.cluster.directory import SUPERVISOR
-from cogrs.cluster.run import LONGEST_LOG, RunFailedError
+from cogrs.cluster.run import LONGEST_LOG
+from cogrs.cluster.state import STARTING, RunState
 from cogrs.cluster.status import RunStatus, status_of
 from cogrs.ray.names import DIRECTORY, NAMESPACE, actor_name, prefix
 from cogrs.ray.placement import free
@@ -34,7 +35,9 @@ class RayRun:
     def __init__(self, folder: RunFolder) -> None:
         """Follow the run of a folder; use `launch` or `attach`."""
         self._folder = folder
-        self._directory = ray.get_actor(actor_name(folder.name, DIRECTORY, 0), namespace=NAMESPACE)
+        self._directory: Any = ray.get_actor(
+            actor_name(folder.name, DIRECTORY, 0), namespace=NAMESPACE
+        )
 
     @property
     def name(self) -> str:
@@ -44,7 +47,7 @@ class RayRun:
     @property
     def state(self) -> str:
         """What the run does: "starting", "running", "ended" or "failed"."""
-        return self._state()[0]
+        return self._state().state
 
     def status(self) -> RunStatus:
         """Return the run's parts, and what became of its rows; of a run that is over, the last.
@@ -52,8 +55,8 @@ class RayRun:
         Raises:
             TimeoutError: The directory does not answer.
         """
-        state, error, told = self._ask("status")
-        return status_of(self.name, state, error, told)
+        state, told = self._ask("status")
+        return status_of(self.name, state, told)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the run ends, by its updates or another driver's `stop`.
@@ -71,15 +74,14 @@ class RayRun:
         """
         deadline = Deadline.of("timeout", timeout)
         try:
-            while (found := self._state())[0] not in ("ended", "failed"):
+            while not (found := self._state()).is_over:
                 if deadline.passed:
                     return False
                 time.sleep(_LOOK)
         except KeyboardInterrupt:
             self.stop()
             raise
-        if found[0] == "failed":
-            raise RunFailedError(f"{self.name}: {found[1]}")
+        found.check(self.name)
         return True
 
     def wait_until_up(self, timeout: float | None) -> None:
@@ -90,7 +92,7 @@ class RayRun:
             RunFailedError: The run has failed.
         """
         deadline = Deadline.of("timeout", timeout)
-        while (found := self._state())[0] == "starting":
+        while (found := self._state()).state == STARTING:
             if deadline.passed:
                 there = {(each.role, each.index) for each in self.status().parts}
                 plan = self._folder.plan()
@@ -101,8 +103,7 @@ class RayRun:
                     f"{self.name}: {missing} have not registered within {timeout:g} s"
                 )
             time.sleep(_LOOK)
-        if found[0] == "failed":
-            raise RunFailedError(f"{self.name}: {found[1]}")
+        found.check(self.name)
 
     def scale(self, *, actors: int) -> None:
         """Change the number of actors; further ones are spread over the nodes.
@@ -113,7 +114,7 @@ class RayRun:
             TimeoutError: The directory does not answer.
         """
         check_count("actors", actors, self._folder.plan().shards)
-        if self.state in ("ended", "failed"):
+        if self._state().is_over:
             raise RuntimeError(f"{self.name}: the run is over")
         self._ask("order", {"actors": actors})
 
@@ -154,7 +155,7 @@ class RayRun:
         is_asked = False
         while not deadline.passed:
             with contextlib.suppress(TimeoutError):
-                if self.state in ("ended", "failed"):
+                if self._state().is_over:
                     return
                 if not is_asked:
                     self._ask("order", {"stop": grace})
@@ -173,14 +174,17 @@ class RayRun:
         free(self.name)
 
     def close(self) -> None:
-        """Leave the run, which goes on."""
+        """Leave the run, which goes on; calls raise a RuntimeError from then on."""
+        self._directory = None
 
-    def _state(self) -> tuple[str, str]:
-        found: tuple[str, str] = self._ask("state")
+    def _state(self) -> RunState:
+        found: RunState = self._ask("state")
         return found
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         """Call the directory; while Ray restarts it, wait."""
+        if self._directory is None:
+            raise RuntimeError(f"{self.name}: this run is closed: cogrs.ray.attach finds it again")
         deadline = Deadline(_RESTART)
         while True:
             try:

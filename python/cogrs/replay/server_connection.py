@@ -18,11 +18,13 @@ from cogrs._core import cache_layout
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
 from cogrs.limits import MOST_SAMPLES, PUBLICATION_PART, SMALL_FRAME
+from cogrs.replay.net.deadline import SLICE
 from cogrs.replay.net.request_socket import connect
 from cogrs.replay.stats import ServerConnectionStats
 from cogrs.replay.wire import WireError, decode, digest_of, encode, memory_like
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
 
     from cogrs._core import ReplayMemory, SampleMixer
@@ -68,6 +70,7 @@ class ServerConnection:
         self.weight_sum: float | None = None  # of its last reply; None before
         self.unused = 0  # likewise
         self.shortage = ""  # why it gave nothing when it was last asked; empty if it did
+        self.exact = False  # whether it had too few in the present call for rows ahead
         self.timeouts = 0  # requests that were given up
         self.published = 0  # the largest number of a message that it has published
         self.answered = False  # whether it ever did
@@ -81,6 +84,8 @@ class ServerConnection:
         self._numbers = itertools.count(1)
         self._number = 0
         self._rows = 0
+        self._more = 0
+        """Those of them that are for later batches."""
         self._unsent: bytes | None = None
         self._since: float | None = None
         self._again = 0.0
@@ -115,7 +120,7 @@ class ServerConnection:
         """Start a call, in which the server has told nothing yet."""
         if self.is_late(timeout) and self._rows == 0:
             self.disconnect()  # asked long ago, and nothing is lost by asking again
-        self.told = False
+        self.told = self.exact = False
         self.shortage = ""
 
     def ask_missing(self, sender: int, *, sums: bool) -> None:
@@ -132,13 +137,32 @@ class ServerConnection:
         if self.sizes is not None and not self.told:
             self.ask(sender, 0)
 
-    def ask(self, sender: int, rows: int) -> None:
-        """Ask for so many samples, 0 for the sum alone, unless it is being asked or rests."""
+    def ask(self, sender: int, rows: int, more: int = 0) -> None:
+        """Ask for so many samples, 0 for the sum alone, unless it is being asked or rests.
+
+        `more` are asked for with them, unless the server has just had too few for that.
+        """
         if self.busy or self.rests:
             return
         self._number = next(self._numbers)
+        self._more = 0 if self.exact else more
+        rows += self._more
         request = pb.SamplesRequest(rows=rows, number=self._number)
         self._ask(encode(sender, samples_request=request), rows)
+
+    def ask_planned(self, sender: int, now: int, total: int, most: int) -> None:
+        """Ask for the rows that a batch lacks, and with them for those of later batches.
+
+        Args:
+            sender: The sampler.
+            now: Rows that the batch lacks.
+            total: The same of all batches that are planned.
+            most: Rows of one answer, at most.
+        """
+        most = min(most, self.most_samples)
+        first = min(now, most)
+        if first > 0 or (total > 0 and not self.exact):
+            self.ask(sender, first, min(total, most) - first)
 
     def empty_memory(self) -> ReplayMemory:
         """Return a memory without room that is otherwise like the server's.
@@ -339,7 +363,23 @@ class ServerConnection:
             raise WireError("an invalid sum of weights")
         self._since, self.told = None, True
         self.weight_sum, self.unused = samples.weight_sum, samples.unused
+        if samples.shortage and self._more > 0:
+            self.exact = True  # it may have enough for this batch
+            return samples
         self.shortage = escaped(samples.shortage) if self._rows > 0 else ""
         if self.shortage or samples.weight_sum == 0:
             self._again = time.monotonic() + PAUSE
         return samples
+
+
+def close_connections(
+    transport: Transport, lock: threading.Lock, servers: list[ServerConnection]
+) -> None:
+    """Close the connections of a sampler, whose calls hold the lock, and its transport."""
+    if transport.begin_close():
+        # Calls that wait see within a slice that it is closed.
+        if lock.acquire(timeout=10 * SLICE):
+            for server in servers:
+                server.disconnect()
+            lock.release()
+        transport.finish_close()

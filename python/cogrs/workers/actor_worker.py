@@ -133,6 +133,8 @@ class ActorWorker:
         """The recurrent state at the first state of a trial."""
         self.dropped_rewards = 0
         """Rewards whose step was evicted or never stored."""
+        self.pushed_samples = 0
+        """Samples that were pushed to the server."""
         self._players: dict[tuple[str, str], Player] = {}
         self._batcher = _batcher(self._memory, batch_size, timeout, self.recurrent)
         self._detectors: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleDetector] = (
@@ -302,6 +304,7 @@ class ActorWorker:
                 cache = self._memory.cache_size * per_row
                 while owed >= cache and self._client.push_cache() == 0:
                     owed -= cache
+                    self.pushed_samples += self._memory.cache_size
             except Exception as error:
                 # Old episodes are given up; later ones are pushed when the server is back.
                 owed = 0.0

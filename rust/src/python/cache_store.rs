@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::error::Result;
 use crate::python::args::{seeded, size};
@@ -200,8 +200,7 @@ impl CacheStore {
     fn held<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyTuple>)> {
         let (held, now) = self.read(py, |store| (store.held(), store.snapshot(Instant::now())))?;
         let items = held.iter().map(|held| {
-            let frames = held.cache.frames().iter().map(|frame| PyBytes::new(py, frame.as_ref()));
-            let frames = PyList::new(py, frames)?;
+            let frames = PyList::new(py, held.cache.frames().iter().map(|frame| frame.view(py)))?;
             let cache = &held.cache;
             (cache.rows(), cache.weight_sum(), held.sender, held.next, frames).into_pyobject(py)
         });

@@ -17,7 +17,7 @@ from cogrs.files import replacing
 from cogrs.validation import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cogrs.replay.serving.server_state import ServerState
 
@@ -25,6 +25,7 @@ _MAGIC = b"cogrs server 1\n"
 _SIZE, _SUM = 8, 4
 """Bytes of the header's size, and of the checksum."""
 
+_Held = list[tuple[int, float, int, int, list[memoryview]]]
 _Caches = list[tuple[int, float, int, int, list[bytes]]]
 
 
@@ -41,9 +42,8 @@ def save_server(state: ServerState, path: str | os.PathLike[str]) -> None:
         for rows, weight_sum, sender, following, frames in caches
     ]
     header = json.dumps(told).encode()
-    frames = (frame for *_, frames in caches for frame in frames)
     with replacing(where) as file:
-        _write(file, (_MAGIC, len(header).to_bytes(_SIZE, "little"), header), frames)
+        _write(file, (_MAGIC, len(header).to_bytes(_SIZE, "little"), header), _let_go(caches))
 
 
 def restore_server(state: ServerState, path: str | os.PathLike[str]) -> None:
@@ -57,7 +57,17 @@ def restore_server(state: ServerState, path: str | os.PathLike[str]) -> None:
             raise ValueError(f"{where}: {error}") from None
 
 
-def _write(file: BinaryIO, *parts: Iterable[bytes]) -> None:
+def _let_go(caches: _Held) -> Iterator[memoryview]:
+    """Yield the frames of caches, of which each is let go when it is written.
+
+    Caches that come meanwhile take the place of others, which would all stay in memory otherwise.
+    """
+    caches.reverse()
+    while caches:
+        yield from caches.pop()[-1]
+
+
+def _write(file: BinaryIO, *parts: Iterable[bytes | memoryview]) -> None:
     checksum = 0
     for each in parts:
         for piece in each:
