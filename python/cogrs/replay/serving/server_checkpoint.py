@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from cogrs.files import replacing
 from cogrs.validation import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cogrs.replay.serving.server_state import ServerState
 
@@ -25,7 +25,7 @@ _MAGIC = b"cogrs server 1\n"
 _SIZE, _SUM = 8, 4
 """Bytes of the header's size, and of the checksum."""
 
-_Caches = list[tuple[int, float, int, int, list[bytes]]]
+_Caches: TypeAlias = "Iterator[tuple[int, float, int, int, list[bytes]]]"
 
 
 def save_server(state: ServerState, path: str | os.PathLike[str]) -> None:
@@ -37,11 +37,12 @@ def save_server(state: ServerState, path: str | os.PathLike[str]) -> None:
     _, _, _, given, discarded, _, _, received, others, clients = stats
     told["store"] = [given, discarded, received, others, list(clients.items())]
     told["caches"] = [
-        [rows, weight_sum, sender, following, [len(frame) for frame in frames]]
+        [rows, weight_sum, sender, following, frames.sizes()]
         for rows, weight_sum, sender, following, frames in caches
     ]
     header = json.dumps(told).encode()
-    frames = (frame for *_, frames in caches for frame in frames)
+    # One at a time: all of them may be more than memory has room for.
+    frames = (frames[at] for *_, frames in caches for at in range(len(frames)))
     with replacing(where) as file:
         _write(file, (_MAGIC, len(header).to_bytes(_SIZE, "little"), header), frames)
 
@@ -79,8 +80,9 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], _Caches]:
     file.seek(len(_MAGIC))
     header = file.read(int.from_bytes(file.read(_SIZE), "little"))
     told = json.loads(header)
-    caches: _Caches = [
+    # Likewise, so they are read as they are taken.
+    caches = (
         (rows, weight_sum, sender, following, [file.read(length) for length in lengths])
         for rows, weight_sum, sender, following, lengths in told.pop("caches")
-    ]
+    )
     return told, caches
