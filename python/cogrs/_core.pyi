@@ -1632,7 +1632,7 @@ class CacheFrames:
     """The frames of a cache that a store holds, or held; each is copied when it is asked for."""
 
     def __getitem__(self, index: int) -> bytes:
-        """The bytes of a frame; an IndexError if there is none of this index >= 0."""
+        """The bytes of a frame; an IndexError if `index` is not one of theirs, from 0 on."""
     def __len__(self) -> int:
         """Frames."""
     def sizes(self) -> list[int]:

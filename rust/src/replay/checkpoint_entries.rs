@@ -10,7 +10,7 @@ use crate::replay::compressed_column::{CHUNK, CompressedColumn, FRAME_HEAD, Fram
 use crate::replay::compressed_fields::CompressedFields;
 use crate::replay::episode::Episode;
 use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GROUP};
-use crate::replay::frame_reader::TargetRows;
+use crate::replay::frame_reader::{FrameReader, TargetRows};
 use crate::replay::memory::Memory;
 use crate::replay::storage::Storage;
 use crate::replay::view::View;
@@ -203,7 +203,7 @@ pub fn transfer(
     for field in Field::ALL.into_iter().filter(|&field| spec[field].nbytes() > 0) {
         let size = spec[field].nbytes();
         let source = from.compressed.as_ref().and_then(|fields| fields.column(field));
-        let mut reader = source.map(|column| (column, column.reader()));
+        let mut reader = source.map(|column| (column, FrameReader::new(column)));
         // A reader needs the value before.
         let mut held = vec![0; 2 * size];
         let mut rows = TargetRows { size, parts: [&mut held, &mut []] };

@@ -14,7 +14,6 @@ use std::io;
 use crate::error::{Error, Result};
 use crate::replay::codec::Codec;
 use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GROUP, GroupState, combine_in_place};
-use crate::replay::frame_reader::{FrameHead, FrameReader, FrameRef};
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::value_heap::{HeapChunk, ValueHeap};
 
@@ -270,7 +269,7 @@ impl CompressedColumn {
         (head.kind, &chunk[head.start..head.end])
     }
 
-    /// The value of a frame that is no difference.
+    /// Reads the value of a frame that has a whole one.
     pub fn decode_whole(&self, kind: FrameKind, frame: &[u8], out: &mut [u8]) -> io::Result<()> {
         if kind == FrameKind::Key {
             return self.codec.decompress(frame, out);
@@ -279,14 +278,45 @@ impl CompressedColumn {
         Ok(())
     }
 
-    pub fn reader(&self) -> FrameReader<'_> {
-        FrameReader::new(self)
-    }
-
     /// A number by which frames that lie together are adjacent when sorted.
     #[inline]
     pub fn place(&self, slot: u32) -> u64 {
         self.frames[slot as usize]
+    }
+}
+
+/// Where a frame begins: the number of its chunk, and the offset there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FrameRef(pub u64);
+
+impl FrameRef {
+    pub fn chunk(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+    pub fn offset(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+/// What stands before the bytes of a frame.
+pub(super) struct FrameHead {
+    pub kind: FrameKind,
+    /// Where the group begins.
+    pub key: usize,
+    pub start: usize,
+    pub end: usize,
+}
+
+impl FrameHead {
+    pub fn at(chunk: &[u8], offset: usize) -> Self {
+        let word = |at: usize| bytemuck::pod_read_unaligned::<u32>(&chunk[at..at + 4]);
+        let first = word(offset);
+        let kind = FrameKind::of_bits(first).unwrap_or(FrameKind::Raw);
+        let (key, start) = match kind {
+            FrameKind::Delta => (offset - word(offset + 4) as usize, offset + FRAME_HEAD),
+            _ => (offset, offset + FRAME_HEAD / 2),
+        };
+        Self { kind, key, start, end: start + (first & (u32::MAX >> 2)) as usize }
     }
 }
 

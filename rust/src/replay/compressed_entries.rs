@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::replay::compressed_column::{ColumnUse, CompressedColumn};
 use crate::replay::compression::{Compression, EncodedRows, FrameStates};
 use crate::replay::footprint::nbytes;
-use crate::replay::frame_reader::TargetRows;
+use crate::replay::frame_reader::{FrameReader, TargetRows};
 use crate::replay::memory::Memory;
 use crate::replay::settings::FramePadding;
 use crate::replay::transition::Draws;
@@ -29,7 +29,7 @@ fn give(
     if reads_ahead {
         column.read_ahead(wanted.iter().map(|&(place, _)| place));
     }
-    let mut reader = column.reader();
+    let mut reader = FrameReader::new(column);
     for (place, at) in wanted.drain(..) {
         reader.read(place, targets, at);
     }
@@ -108,7 +108,7 @@ impl Memory {
             Some(column) => {
                 let mut held = vec![0; column.size];
                 let mut rows = TargetRows { size: column.size, parts: [&mut held, &mut []] };
-                column.reader().read(column.place(slot as u32), &mut rows, 0);
+                FrameReader::new(column).read(column.place(slot as u32), &mut rows, 0);
                 held == value
             }
         }

@@ -2,43 +2,8 @@
 
 use std::io::Result as IoResult;
 
-use crate::replay::compressed_column::{CompressedColumn, FRAME_HEAD};
+use crate::replay::compressed_column::{CompressedColumn, FrameHead, FrameRef};
 use crate::replay::frame_encoder::{FrameKind, combine, combine_in_place};
-
-/// Where a frame begins: the number of its chunk, and the offset there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FrameRef(pub u64);
-
-impl FrameRef {
-    pub fn chunk(self) -> usize {
-        (self.0 >> 32) as usize
-    }
-    pub fn offset(self) -> usize {
-        self.0 as u32 as usize
-    }
-}
-
-/// What stands before the bytes of a frame.
-pub(super) struct FrameHead {
-    pub kind: FrameKind,
-    /// Where the group begins.
-    key: usize,
-    pub start: usize,
-    pub end: usize,
-}
-
-impl FrameHead {
-    pub fn at(chunk: &[u8], offset: usize) -> Self {
-        let word = |at: usize| bytemuck::pod_read_unaligned::<u32>(&chunk[at..at + 4]);
-        let first = word(offset);
-        let kind = FrameKind::of_bits(first).unwrap_or(FrameKind::Raw);
-        let (key, start) = match kind {
-            FrameKind::Delta => (offset - word(offset + 4) as usize, offset + FRAME_HEAD),
-            _ => (offset, offset + FRAME_HEAD / 2),
-        };
-        Self { kind, key, start, end: start + (first & (u32::MAX >> 2)) as usize }
-    }
-}
 
 /// The rows that values are read into, one part after the other.
 #[derive(Debug)]

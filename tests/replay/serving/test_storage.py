@@ -56,7 +56,7 @@ def test_server_with_storage_gives_the_batches_of_one_without(
     assert_same(*batches)
 
 
-def test_batch_and_stats_outlive_the_caches_that_they_came_from(tmp_path: Path) -> None:
+def test_batch_outlives_its_caches_whose_columns_leave_the_disk(tmp_path: Path) -> None:
     with started(1, seed=1, storage=tmp_path, **SETTINGS) as server:
         push_to(server, range(1))
         batch = server.get_batch(16)
@@ -130,10 +130,21 @@ def test_more_caches_than_the_disk_holds_are_refused_at_the_start(tmp_path: Path
 
 FULL = """
 import pathlib, sys
-from tests.replay.serving.test_storage import COLUMN, SETTINGS, push
+import numpy as np
+from tests.replay import build
 from tests.replay.network import connected, eventually, started
 
 place = pathlib.Path(sys.argv[1])
+COLUMN = 16 * 128 * 128
+SETTINGS = {"s": np.zeros((128, 128), np.uint8), "cache_size": 16}
+
+
+def push(client, seed):
+    client.rem.clear()
+    build.add_uniform(client.rem, 20, s=np.full((20, 128, 128), seed, np.uint8))
+    assert client.push_cache() == 0
+
+
 with started(100, storage=place, **SETTINGS) as server, connected(server) as client:
     # Room for 100 caches was there at the start, and goes to another file.
     with open(place / "ballast", "wb") as ballast:
