@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import record
 import zmq
+from throttle import throttled
 
 import cogrs
 from cogrs import _core
@@ -71,9 +72,15 @@ def push_by_threads(endpoints: tuple[str, str, str], steps: int, clients: int) -
 
 
 @contextmanager
-def pushing(server: cogrs.ReplayMemoryServer, steps: int, clients: int = 1) -> Iterator[None]:
+def pushing(
+    server: cogrs.ReplayMemoryServer,
+    steps: int,
+    clients: int = 1,
+    push_endpoint: str | None = None,
+) -> Iterator[None]:
     """Run client processes, each with its share of the clients."""
-    endpoints = (server.pub_endpoint, server.rep_endpoint, server.pull_endpoint)
+    pull = push_endpoint or server.pull_endpoint
+    endpoints = (server.pub_endpoint, server.rep_endpoint, pull)
     count = min(clients, MOST_PROCESSES)
     args = (endpoints, steps, clients // count)
     spawn = multiprocessing.get_context("spawn")
@@ -152,6 +159,31 @@ def pushes(name: str, state: np.ndarray, cache_size: int, **settings: object) ->
             report(f"{name}, {wire}", volume, "GB/s of uncompressed columns")
 
 
+def through(speed: float, **options: object) -> float:
+    """Image caches per second from one client process, through a network of this speed."""
+    image = np.zeros((84, 84), np.uint8)
+    with (
+        serve(image, 64, "tcp://127.0.0.1:*", frame_stack=4, **options) as server,
+        throttled(server.pull_endpoint, speed) as endpoint,
+        pushing(server, 10_000, push_endpoint=endpoint),
+    ):
+        # What fits into the buffers on the way is not held up.
+        while server.total_caches < 10:
+            time.sleep(0.01)
+        before, start = server.total_caches, time.perf_counter()
+        time.sleep(5 * SECONDS)
+        return (server.total_caches - before) / (time.perf_counter() - start)
+
+
+def networks() -> None:
+    """Figures of plain and compressed pushes through slow networks."""
+    for name, speed in (("100 Mbit/s", 1e8), ("1 Gbit/s", 1e9)):
+        plain, packed = through(speed), through(speed, compress={"state": "lz4"})
+        for codec, rate in (("plain", plain), ("lz4", packed)):
+            report(f"image caches, 64 samples, {codec}, {name}", rate * 64, "transitions/s")
+        report(f"image caches, lz4 / plain, {name}", packed / plain, "")
+
+
 def crowd(clients: int) -> None:
     """Figures of many clients at once: what arrives in all, and how evenly."""
     with (
@@ -218,6 +250,7 @@ def main() -> None:
     pushes("image caches, 64 samples", image, 64, frame_stack=4)
     compress = {"state": "lz4"}
     pushes("image caches, 64 samples, lz4", image, 64, frame_stack=4, compress=compress)
+    networks()
     for clients in (4, 64):
         crowd(clients)
     batches("caches used again", 200, reuse_cache=True)

@@ -30,6 +30,7 @@ from cogrs.replay.sequence_batch import (
 from cogrs.replay.stats import MemoryStats
 
 __all__ = [
+    "CacheFrames",
     "CacheStore",
     "CollectorContext",
     "CollectorDelivery",
@@ -1110,8 +1111,8 @@ class ReplayMemory(ReplayWriter):
 
         The rate limiter and its counts are saved too. Entries are streamed, and the file is
         replaced only when it is complete. Open episodes are left out. What lies in `storage` is
-        copied by the system, without a checksum; where the file system can share blocks (XFS,
-        btrfs) and the file is on the same one, that takes no time and no room.
+        copied by the system; where the file system can share blocks (XFS, btrfs) and the file is
+        on the same one, that takes no room. It has a checksum if memory could hold it all.
 
         Raises:
             OSError: The file cannot be written.
@@ -1627,12 +1628,24 @@ _StoreStats: TypeAlias = tuple[
 ]
 
 @final
+class CacheFrames:
+    """The frames of a cache that a store holds, or held; each is copied when it is asked for."""
+
+    def __getitem__(self, index: int) -> bytes:
+        """The bytes of a frame; an IndexError if `index` is not one of theirs, from 0 on."""
+    def __len__(self) -> int:
+        """Frames."""
+    def sizes(self) -> list[int]:
+        """Bytes of each frame."""
+
+@final
 class CacheStore:
     """The newest `n_caches` caches that a server has received.
 
     Args:
         memory: The server's: its templates and settings decide on the layout of caches, and on
             `reuse_cache`. When `cache_flags` or `frame_stack` change, the caches held are dropped.
+            With `storage`, columns of at least 64 KiB are moved to files in that folder.
         n_caches: Caches kept, >= 1; a further one replaces the oldest.
         ids: Whether caches have ids, and batches ids and senders.
         nstep: Whether both have n-step returns and their discounts.
@@ -1660,7 +1673,7 @@ class CacheStore:
         compressed: int = 0,
         max_frame: int = 0,
     ) -> bool:
-        """Keep a cache without copying it: the store holds its frames.
+        """Keep a cache: the store holds its frames, but for those that go to the memory's folder.
 
         Args:
             rows: Samples in it.
@@ -1682,15 +1695,25 @@ class CacheStore:
                 column is damaged, has another size, or is of a field that the memory does not
                 compress. Nothing is kept.
             TypeError: A frame is not a buffer.
+            OSError: The memory's folder has no room. Nothing is kept.
         """
-    def held(self) -> tuple[list[tuple[int, float, int, int, list[memoryview]]], _StoreStats]:
+    def held(self) -> tuple[list[tuple[int, float, int, int, CacheFrames]], _StoreStats]:
         """Return the caches held, oldest first, and `stats` of the same moment.
 
         Returns:
             For each cache its rows, its `weight_sum`, its sender, the row to be given next, and its
-            frames, as `push` takes them, where they lie: nothing is copied, and a cache that is
-            replaced meanwhile stays until its frames are let go; then the stats.
+            frames, as a list of them is what `push` takes; then the stats. A cache that is replaced
+            meanwhile stays until its frames are let go.
         """
+    def check_room(self) -> None:
+        """Check that the memory's folder has room for `n_caches` caches of `cache_size` samples.
+
+        Raises:
+            OSError: It has less; the text has both numbers of bytes.
+        """
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of columns in the memory's folder; 0 without one."""
     def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
         """See `ReplayMemoryServer.get_batch`."""
     def give(

@@ -37,6 +37,8 @@ _OPTIONS = (
     "recurrent",
     "recurrent_period",
     "compress",
+    "max_bytes",
+    "storage",
     "key",
     "allow",
     "allow_samplers",

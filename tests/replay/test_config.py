@@ -152,6 +152,9 @@ def test_fields_by_names_are_the_flags(tmp_path: Path) -> None:
         ("n_caches = 1\nallow_samplers = 3" + TEMPLATES, "allow_samplers: expected a path"),
         ("n_caches = 1\nallow = []" + TEMPLATES, "key: expected"),
         ("n_caches = 1\nlogfile = []" + TEMPLATES, "logfile: expected a path"),
+        ("n_caches = 1\nstorage = 1" + TEMPLATES, "storage: expected a path, got 1"),
+        ("n_caches = 1\nstorage = '.'" + TEMPLATES, "storage: expected None for a memory without"),
+        ("n_caches = 1\nmax_bytes = 9" + TEMPLATES, "max_bytes: "),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, capsys: Any, text: str, told: str) -> None:
@@ -186,6 +189,61 @@ def test_command_runs_until_a_signal_ends_the_process(tmp_path: Path, kind: int)
         process.send_signal(kind)
         out, err = process.communicate(timeout=network.SLACK)
         assert (process.returncode, out, err) == (0, "stopping\n", "")
+
+
+IMAGES = """
+[templates]
+state = { dtype = "uint8", shape = [64, 64] }
+action = { dtype = "int64" }
+reward = { dtype = "float32" }
+prob = { dtype = "float32" }
+value = { dtype = "float32" }
+qvest = { dtype = "float32" }
+info = { dtype = "int64" }
+[compress]
+state = "lz4"
+[settings]
+cache_size = 16
+"""
+
+
+def test_command_keeps_caches_in_the_folder_of_a_config_file(tmp_path: Path, capsys: Any) -> None:
+    text = "n_caches = 2\nmax_step = 64\nmax_bytes = 100_000\nstorage = 'caches'" + IMAGES
+    path = written(tmp_path, text)
+    command = [sys.executable, "-m", "cogrs.cli", "replay-server", "--config", str(path)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    with network.ended([process]):
+        told = [process.stdout.readline().split() for _ in range(3)]
+        # The folder is relative to the file, and used by one server.
+        assert os.listdir(tmp_path / "caches") == [".cogrs-storage.lock"]
+        assert cli.main(["replay-server", "--config", str(path)]) == 2
+        assert "storage: expected a folder that no other memory uses" in capsys.readouterr().err
+        with (
+            ReplayMemoryClient(*(where for _, where in told), max_step=64) as client,
+            ReplaySampler([told[1][1]]) as sampler,
+        ):
+            states = np.zeros((20, 64, 64), np.uint8)
+            states[:, 0] = np.arange(20)[:, None]
+            ones = np.ones(20, np.float32)
+            client.rem.add_episode(
+                states, ones.astype(int), ones, ones, ones, ones.astype(int), 1.0
+            )
+            for _ in range(2):
+                client.push_cache()
+            batch = sampler.get_batch(32, wait=network.SLACK)
+            assert set(np.unique(batch.prev.s)) <= set(range(20))
+            assert (batch.next.s[:, 0, 0] == batch.prev.s[:, 0, 0] + 1).all()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=network.SLACK)
+        assert (process.returncode, out, err) == (0, "stopping\n", "")
+
+
+def test_storage_that_cannot_be_written_is_told_by_the_command(tmp_path: Path, capsys: Any) -> None:
+    path = written(tmp_path, "n_caches = 1\nstorage = 'none/below'" + IMAGES)
+    assert cli.main(["replay-server", "--config", str(path)]) == 2
+    assert "none/below" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", [None, 3, ["replay.toml"]], ids=repr)

@@ -30,10 +30,20 @@ _CHAIN = re.compile(
 """A key of too many parts: tomllib keeps all prefixes of a key, memory of their square."""
 
 _LOOPBACK = "tcp://127.0.0.1:*"
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure", "recurrent_period")
+_OPTIONS = (
+    "uuid",
+    "seed",
+    "hwm",
+    "pub_hwm",
+    "ids",
+    "nstep",
+    "insecure",
+    "recurrent_period",
+    "max_bytes",
+)
 _LISTS = ("allow", "allow_samplers")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
-_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile")
+_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile", "storage")
 _TABLES = ("templates", "settings", "limiter", "sequences", "recurrent", "compress")
 _LIMITERS: dict[tuple[str, ...], Callable[..., RateLimiter]] = {
     ("samples_per_insert", "min_size", "error_buffer"): RateLimiter,
@@ -108,6 +118,7 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
         sequences=_table(given, "sequences") if "sequences" in given else None,
         recurrent=_recurrent(given),
         compress=_table(given, "compress") if "compress" in given else None,
+        storage=_path(given, "storage", folder),
         **options,
     )
     try:

@@ -18,8 +18,6 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 
-import zmq
-
 from cogrs._core import RateLimiter, ReplayMemory, publish_through
 from cogrs.deprecation import renamed_argument
 from cogrs.replay.batch import BatchT
@@ -31,9 +29,9 @@ from cogrs.replay.pubsub.publisher import Publisher
 from cogrs.replay.sequence_priority import SequencePriority, set_sequences
 from cogrs.replay.serving.listeners import Listeners
 from cogrs.replay.serving.server_checkpoint import restore_server, save_server
+from cogrs.replay.serving.server_properties import ServerProperties
 from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.serving.server_workers import ServerWorkers
-from cogrs.replay.stats import info_lines
 from cogrs.validation import check_count, check_flag, check_kind, check_timeout
 
 if TYPE_CHECKING:
@@ -43,10 +41,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cogrs.replay.key_pair import KeyLike, KeysLike
-    from cogrs.replay.stats import ServerStats
 
 
-class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
+class ReplayMemoryServer(ServerProperties, ServerWorkers, Generic[BatchT]):
     """Receives caches from clients and makes batches of them for a learner.
 
     The newest `n_caches` caches are kept, first in, first out. For each row of a batch a cache is
@@ -87,6 +84,8 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         recurrent: npt.ArrayLike | None = None,
         recurrent_period: int = 1,
         compress: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
+        storage: str | bytes | os.PathLike[str] | None = None,
         key: KeyLike | None = None,
         allow: KeysLike | None = None,
         allow_samplers: KeysLike | None = None,
@@ -128,6 +127,10 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
             recurrent_period: As of `ReplayMemory`.
             compress: As of `ReplayMemory`, for the memories of clients too. These fields of caches
                 travel compressed, and are decompressed when they arrive.
+            max_bytes: As of `ReplayMemory`, of the server's own memory.
+            storage: Folder for columns of caches of at least 64 KiB, and for what `ReplayMemory`
+                puts there of the server's own memory. Room for `n_caches` caches is checked by
+                `start`. None: all caches stay in memory.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 messages are encrypted, and clients and server prove to each other that they hold
                 their keys. Its workers and proxies, in other processes too, have the same pair.
@@ -153,8 +156,9 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
                 endpoint, and there are neither keys nor `insecure`; or there is a limiter though
                 `n_caches` is 0.
             OSError: The endpoint cannot be bound, for instance because the port is taken; or a file
-                of a key cannot be read.
-            RuntimeError: There are keys, and this libzmq was built without CURVE.
+                of a key cannot be read; or as `ReplayMemory`, because of `storage`.
+            RuntimeError: There are keys, and this libzmq was built without CURVE; or another memory
+                or server uses the folder `storage`.
         """
         endpoint = check_endpoint("pub_endpoint", pub_endpoint, Bind)
         hwm = check_count("hwm", hwm)
@@ -165,6 +169,8 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
             "recurrent": recurrent,
             "recurrent_period": recurrent_period,
             "compress": compress,
+            "max_bytes": max_bytes,
+            "storage": storage,
         }
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed, **stored)
         self._ids = check_flag("ids", ids)
@@ -191,97 +197,6 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         self._listeners = Listeners(self._transport, self._state, hwm)
         parts = (self._transport, self._publisher, self._state)
         self._finalize = weakref.finalize(self, _close, *parts)
-
-    # Settings and figures.
-
-    @property
-    def limiter(self) -> RateLimiter | None:
-        """The rate limiter; `stats().limiter` has its counts."""
-        return None if self._state.limiter is None else self._state.limiter.limiter
-
-    @property
-    def nstep(self) -> bool:
-        """Whether batches have n-step returns and their discounts."""
-        return self._nstep
-
-    @property
-    def rem(self) -> ReplayMemory:
-        """The server's memory; clients get its templates and settings."""
-        return self._rem
-
-    @property
-    def logfile(self) -> str | None:
-        """Path of the log file; None before `set_logfile`."""
-        return self._state.log_file.path
-
-    @property
-    def total_episodes(self) -> int:
-        """Episodes that clients have closed, as reported by `update_counter`."""
-        self._transport.check_process()
-        return self._state.total_episodes
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of those episodes, final states left out."""
-        self._transport.check_process()
-        return self._state.total_steps
-
-    @property
-    def total_caches(self) -> int:
-        """Caches that have arrived, whole ones only."""
-        self._transport.check_process()
-        return self._state.total_caches
-
-    @property
-    def total_refused(self) -> int:
-        """Messages dropped because they were not of this protocol, or did not fit the memory."""
-        self._transport.check_process()
-        return self._state.total_refused
-
-    def stats(self) -> ServerStats:
-        """Return the server's metrics: caches that have arrived and are held, clients, errors.
-
-        Cheap, and never waits: call it as often as you like, after `close` too.
-
-        Raises:
-            RuntimeError: In a forked child.
-        """
-        self._transport.check_process()
-        return self._state.stats(self._publisher.total_published)
-
-    def print_info(self) -> None:
-        """Print `rem.print_info()`, the endpoints and the main figures to `sys.stdout`.
-
-        Raises:
-            RuntimeError: In a forked child.
-        """
-        stats = self.stats()
-        self._rem.print_info()
-        places = ("pub_endpoint", "rep_endpoint", "pull_endpoint", "logfile")
-        where = {name: getattr(self, name) for name in places}
-        print("\n".join(info_lines(stats, self._rem.uuid, where)))
-
-    @property
-    def weight_sum(self) -> float:
-        """Sum of the caches' shares: sums of weights, but see `docs/replay.md`, "Samplers"."""
-        return self._state.caches.weight_sum
-
-    @property
-    def pub_endpoint(self) -> str:
-        """The endpoint of published messages, with the port that was bound."""
-        return self._publisher.endpoint
-
-    @property
-    def rep_endpoint(self) -> str | None:
-        """Where the newest REP worker or proxy listens; None before the first."""
-        return self._listeners.bound.get(zmq.ROUTER)
-
-    @property
-    def pull_endpoint(self) -> str | None:
-        """Where the newest PULL worker or proxy listens; None before the first."""
-        return self._listeners.bound.get(zmq.PULL)
-
-    # Calls of a learner.
 
     def get_batch(
         self, batch_size: int, *, wait: float | None = None, out: tuple[Any, ...] | None = None
@@ -399,7 +314,7 @@ class ReplayMemoryServer(ServerWorkers, Generic[BatchT]):
         Samples that were given before it was written are not given again.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: It cannot be read; or `storage` has no room for its caches.
             ValueError: It is damaged, or of a server with other templates, `cache_flags`,
                 `frame_stack`, `ids` or `nstep`.
         """

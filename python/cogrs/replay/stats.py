@@ -139,6 +139,7 @@ class ServerStats:
         log_lines: Lines that have arrived from `write_log`.
         answers_dropped: Answers to requests that were dropped, because their peers left 1,000
             unread.
+        bytes_on_disk: Bytes of columns of caches in the folder `storage`; 0 without one.
         limiter: Of the rate limiter; None without one.
     """
 
@@ -161,6 +162,7 @@ class ServerStats:
     publications_dropped: int
     log_lines: int
     answers_dropped: int = 0
+    bytes_on_disk: int = 0
     limiter: LimiterStats | None = None
 
     @property
@@ -250,4 +252,6 @@ def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> l
         f"  total_steps: {stats.total_steps}",
         f"  total_refused: {stats.total_refused}",
     ]
+    if stats.bytes_on_disk:
+        lines.append(f"  bytes_on_disk: {stats.bytes_on_disk}")
     return [*lines, limited] if limited else lines

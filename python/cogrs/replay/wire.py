@@ -54,7 +54,18 @@ SMALL_CACHE = 1 << 18
 _LONGEST_SETTING = 1 << 17
 """Numbers in a setting: as many as a reward may have dimensions."""
 
-REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache", "key", "size")
+REASONS = (
+    "foreign",
+    "version",
+    "kind",
+    "frames",
+    "template",
+    "layout",
+    "cache",
+    "key",
+    "size",
+    "storage",
+)
 """Why messages are refused.
 
 - foreign: not of this protocol
@@ -66,6 +77,7 @@ REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache"
 - cache: sizes or weights that are not valid
 - key: the sender's key does not allow it
 - size: more than one message may ask for
+- storage: a cache for which the server's folder has no room
 """
 
 

@@ -46,6 +46,13 @@ impl Block {
         }
     }
 
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => &bytes[bytes.as_ptr().align_offset(ALIGN)..],
+            Self::Pages(bytes) => bytes,
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Heap(bytes) => bytes.len() - (ALIGN - 1),
@@ -94,6 +101,11 @@ impl BatchMemory {
     /// The bytes. They stay in place when `self` moves.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.block.bytes()
+    }
+
+    /// The bytes, where nothing writes to them any more.
+    pub fn as_slice(&self) -> &[u8] {
+        self.block.as_slice()
     }
 }
 

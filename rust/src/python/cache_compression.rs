@@ -2,13 +2,17 @@
 //!
 //! What comes from a peer is decompressed into as many bytes as the templates say, and refused when it has others.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::error::Error;
+use crate::python::cache_bytes::CacheBytes;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::MemoryHandle;
-use crate::python::message_frame::{MessageFrame, message_frames};
+use crate::python::message_frame::message_frames;
 use crate::replay::cache::CacheShape;
 use crate::replay::codec::Codec;
 use crate::replay::settings::Settings;
@@ -46,7 +50,11 @@ pub fn compress_cache<'py>(
     let codecs = codecs(handle, &handle.settings(), columns.len());
     let compressed: Vec<Option<Vec<u8>>> = py.detach(|| {
         let pairs = columns.iter().zip(&codecs);
-        pairs.map(|(column, codec)| codec.and_then(|codec| codec.pack(column.as_ref()))).collect()
+        pairs
+            .map(|(column, codec)| {
+                codec.and_then(|codec| codec.pack(column.as_ref(), <[u8]>::to_vec))
+            })
+            .collect()
     });
     let (made, mut bits) = (PyList::new(py, frames.iter())?, 0);
     for (at, column) in compressed.into_iter().enumerate() {
@@ -72,16 +80,18 @@ pub(super) fn decompressed(
     settings: &Settings,
     shape: &CacheShape,
     rows: usize,
-    frames: &Bound<'_, PyList>,
+    frames: Vec<CacheBytes>,
     Compressed { bits, max_frame }: Compressed,
-) -> PyResult<Vec<MessageFrame>> {
-    let mut frames = message_frames(frames)?;
+) -> PyResult<Vec<CacheBytes>> {
+    let mut frames = frames;
     let sizes = shape.sizes();
     if frames.len() != sizes.len() {
         let expected = format!("{} columns", sizes.len());
         return Err(Error::value("columns", expected, frames.len()).into());
     }
     let codecs = codecs(handle, settings, frames.len());
+    let mut packed: Vec<(usize, Codec, Range<usize>)> = Vec::new();
+    let mut end = 0;
     for at in (0..MOST).filter(|at| bits >> at & 1 == 1) {
         let Some(codec) = codecs.get(at).copied().flatten() else {
             return Err(Error::value("columns", "a plain one", "a compressed one").into());
@@ -91,12 +101,22 @@ pub(super) fn decompressed(
         let size = size.ok_or_else(|| {
             Error::value("rows", format!("columns of at most {max_frame} bytes"), rows)
         })?;
-        let frame = &frames[at];
-        let bytes = PyBytes::new_with(py, size, |out| {
-            let done = codec.decompress(frame.as_ref(), out);
-            Ok(done.map_err(|_| Error::value("columns", format!("{size} bytes"), "others"))?)
-        })?;
-        frames[at] = MessageFrame::new(&bytes)?;
+        packed.push((at, codec, end..end + size));
+        end += size;
+    }
+    let mut block = handle.pool.take(end)?;
+    let out = block.bytes();
+    py.detach(|| {
+        for (at, codec, bytes) in &packed {
+            let size = bytes.len();
+            let done = codec.decompress(frames[*at].as_ref(), &mut out[bytes.clone()]);
+            done.map_err(|_| Error::value("columns", format!("{size} bytes"), "others"))?;
+        }
+        Ok::<(), Error>(())
+    })?;
+    let block = Arc::new(block);
+    for (at, _, bytes) in packed {
+        frames[at] = CacheBytes::Decompressed(Arc::clone(&block), bytes);
     }
     Ok(frames)
 }

@@ -14,12 +14,14 @@ use crate::python::args::{seeded, size};
 use crate::python::batch::copy_values;
 use crate::python::batch_kind::BatchKind;
 use crate::python::cache::frames;
+use crate::python::cache_bytes::{CacheBytes, CacheFrames, move_to_disk, read_ahead};
 use crate::python::cache_compression::{Compressed, decompressed};
 use crate::python::cache_plan::CachePlan;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
-use crate::python::message_frame::{MessageFrame, message_frames};
+use crate::python::message_frame::message_frames;
 use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::cache_files::{CacheFiles, LARGE_COLUMN};
 use crate::replay::cache_store::{CacheStore as Store, Snapshot, TakenSamples};
 use crate::replay::sender_counters::CacheCounts;
 use crate::replay::settings::Settings;
@@ -29,8 +31,11 @@ use crate::replay::settings::Settings;
 #[derive(Debug)]
 pub struct CacheStore {
     handle: Arc<MemoryHandle>,
-    store: Mutex<Store<MessageFrame>>,
+    store: Mutex<Store<CacheBytes>>,
     kind: BatchKind,
+    capacity: usize,
+    /// Where large columns of caches lie, if the memory has a folder.
+    files: Option<CacheFiles>,
 }
 
 impl CacheStore {
@@ -40,10 +45,10 @@ impl CacheStore {
         &self,
         py: Python<'_>,
         shape: CacheShape,
-        call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
+        call: impl FnOnce(&mut Store<CacheBytes>) -> T + Send,
     ) -> PyResult<T> {
         self.handle.check_process()?;
-        let run = |mut store: MutexGuard<'_, Store<MessageFrame>>| {
+        let run = |mut store: MutexGuard<'_, Store<CacheBytes>>| {
             let foreign = store.reshape(shape);
             (call(&mut store), foreign)
         };
@@ -56,7 +61,7 @@ impl CacheStore {
     }
 
     /// A panic leaves the store whole: it can only happen before a change.
-    fn lock(&self) -> MutexGuard<'_, Store<MessageFrame>> {
+    fn lock(&self) -> MutexGuard<'_, Store<CacheBytes>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +73,7 @@ impl CacheStore {
     fn read<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
+        call: impl FnOnce(&mut Store<CacheBytes>) -> T + Send,
     ) -> PyResult<T> {
         self.handle.check_process()?;
         self.with(py, self.shape(&self.handle.settings())?, call)
@@ -88,6 +93,9 @@ impl CacheStore {
             (taken, (store.offered(), store.unused()))
         })?;
         let taken = taken?;
+        if self.files.is_some() {
+            py.detach(|| read_ahead(&taken));
+        }
         if plan.layout().size() <= DETACH_FROM {
             gather(&taken, plan, parts);
         } else {
@@ -97,7 +105,7 @@ impl CacheStore {
     }
 }
 
-fn gather(taken: &TakenSamples<MessageFrame>, plan: &CachePlan, parts: &mut [&mut [u8]]) {
+fn gather(taken: &TakenSamples<CacheBytes>, plan: &CachePlan, parts: &mut [&mut [u8]]) {
     let parts = parts.iter_mut().map(|part| &mut **part).collect();
     let mut parts = plan.in_sent_order(parts);
     // Only the store knows the sender of a cache; the other columns are those of caches.
@@ -143,6 +151,7 @@ impl CacheStore {
     #[new]
     #[pyo3(signature = (memory, n_caches, *, ids=false, nstep=false, seed=None))]
     fn new(
+        py: Python<'_>,
         memory: &Bound<'_, ReplayMemory>,
         n_caches: &Bound<'_, PyAny>,
         ids: bool,
@@ -154,7 +163,15 @@ impl CacheStore {
         let handle = Arc::clone(&memory.get().handle);
         let kind = BatchKind::Batch { ids, nstep };
         let shape = CachePlan::shape(&handle, &handle.settings(), of_caches(kind))?;
-        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), kind })
+        let files =
+            handle.call(py, 0, |memory| Ok(memory.folder().cloned().map(CacheFiles::new)))?;
+        Ok(Self {
+            handle,
+            store: Mutex::new(Store::new(capacity, shape, rng)),
+            kind,
+            capacity,
+            files,
+        })
     }
 
     #[doc = stub_doc!(CacheStore.push)]
@@ -179,14 +196,18 @@ impl CacheStore {
             return Ok(false);
         }
         let shape = self.shape(&settings)?;
+        let frames = message_frames(frames)?.into_iter().map(CacheBytes::Received).collect();
         let frames = match compressed {
-            0 => message_frames(frames)?,
+            0 => frames,
             bits => {
                 let by = Compressed { bits, max_frame };
                 decompressed(py, &self.handle, &settings, &shape, rows, frames, by)?
             }
         };
-        let cache = Cache::new(&shape, rows, weight_sum, frames)?;
+        let mut cache = Cache::new(&shape, rows, weight_sum, frames)?;
+        if let Some(files) = &self.files {
+            drop(py.detach(|| move_to_disk(&mut cache, files))?);
+        }
         let oldest = self.with(py, shape, |store| {
             let oldest = store.push(cache, sender, Instant::now());
             store.resume_newest(next);
@@ -199,9 +220,9 @@ impl CacheStore {
     #[doc = stub_doc!(CacheStore.held)]
     fn held<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyTuple>)> {
         let (held, now) = self.read(py, |store| (store.held(), store.snapshot(Instant::now())))?;
-        let items = held.iter().map(|held| {
-            let frames = PyList::new(py, held.cache.frames().iter().map(|frame| frame.view(py)))?;
+        let items = held.into_iter().map(|held| {
             let cache = &held.cache;
+            let frames = Bound::new(py, CacheFrames { cache: Arc::clone(cache) })?;
             (cache.rows(), cache.weight_sum(), held.sender, held.next, frames).into_pyobject(py)
         });
         Ok((PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?, figures(py, now)?))
@@ -286,6 +307,23 @@ impl CacheStore {
         let reuse = self.handle.settings().reuse_cache;
         let checked = self.read(py, |store| store.check(rows, reuse))?;
         Ok(checked.err().map(|error| error.to_string()))
+    }
+
+    #[doc = stub_doc!(CacheStore.check_room)]
+    fn check_room(&self) -> PyResult<()> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let settings = self.handle.settings();
+        let rows = settings.cache_size;
+        let shape = self.shape(&settings)?;
+        let columns = shape.sizes().iter().map(|size| size.saturating_mul(rows));
+        let bytes = columns.filter(|&bytes| bytes >= LARGE_COLUMN).fold(0, usize::saturating_add);
+        Ok(files.check_room(self.capacity, bytes)?)
+    }
+
+    #[doc = stub_doc!(CacheStore.bytes_on_disk)]
+    #[getter]
+    fn bytes_on_disk(&self) -> u64 {
+        self.files.as_ref().map_or(0, CacheFiles::held)
     }
 
     #[doc = stub_doc!(CacheStore.weight_sum)]

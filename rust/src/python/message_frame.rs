@@ -11,8 +11,6 @@ use pyo3::types::{PyList, PyMemoryView};
 /// Bytes of a Python object that does not change them, kept where they are.
 #[derive(Debug)]
 pub struct MessageFrame {
-    /// Before the buffer: its own drop takes the interpreter, and with it this reference goes.
-    view: Py<PyMemoryView>,
     /// Keeps the bytes where they are.
     _buffer: PyBuffer<u8>,
     start: NonNull<u8>,
@@ -28,18 +26,12 @@ impl MessageFrame {
     /// Takes the bytes of a frame; `TypeError` when it is not a buffer.
     pub fn new(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         // A memoryview fills in the strides that ZeroMQ's frames leave out.
-        let view = PyMemoryView::from(frame)?;
-        let buffer = PyBuffer::get(view.as_any())?;
+        let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
         if !buffer.is_c_contiguous() {
             return Err(PyTypeError::new_err("frames: expected C-contiguous bytes"));
         }
         let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
-        Ok(Self { view: view.unbind(), start, len: buffer.len_bytes(), _buffer: buffer })
-    }
-
-    /// The bytes for Python, where they lie.
-    pub fn view<'py>(&self, py: Python<'py>) -> Bound<'py, PyMemoryView> {
-        self.view.bind(py).clone()
+        Ok(Self { start, len: buffer.len_bytes(), _buffer: buffer })
     }
 }
 

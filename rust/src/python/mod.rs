@@ -16,7 +16,7 @@
 //! | `RateLimiter` | `rate_limiter` |
 //! | samples of sequences: their arrays; how they are drawn, and their priorities set | `sequence_plan`; `sequences` |
 //! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
-//! | what the rows of caches are; the sequences among them; columns that travel compressed | `cache_plan`; `cache_sequences`; `cache_compression` |
+//! | what the rows of caches are; the sequences among them; columns that travel compressed; those on disk | `cache_plan`; `cache_sequences`; `cache_compression`; `cache_bytes` |
 //! | the frames of a message | `message_frame` |
 //! | `importance_weights` | `importance` |
 //! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
@@ -60,6 +60,7 @@ mod batch_kind;
 mod batch_plan;
 mod block;
 mod cache;
+mod cache_bytes;
 mod cache_compression;
 mod cache_plan;
 mod cache_sequences;
@@ -110,6 +111,8 @@ use pyo3::prelude::*;
 mod core_module {
     #[pymodule_export]
     use super::cache::{cache_layout, cache_sequences, draw_cache, set_cache_sequences, start_ids};
+    #[pymodule_export]
+    use super::cache_bytes::CacheFrames;
     #[pymodule_export]
     use super::cache_compression::compress_cache;
     #[pymodule_export]

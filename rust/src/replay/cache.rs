@@ -3,6 +3,8 @@
 //! Its columns stay in the frames in which they arrived. Their sizes and weights are checked once, and rows are copied once,
 //! when a batch is gathered.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result, short};
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -132,6 +134,19 @@ impl<B: AsRef<[u8]>> Cache<B> {
     /// The frames of the columns.
     pub fn frames(&self) -> &[B] {
         &self.frames
+    }
+
+    /// The frames, to be replaced by others of the same bytes.
+    pub fn frames_mut(&mut self) -> &mut [B] {
+        &mut self.frames
+    }
+
+    /// Where the bytes of some rows lie: the frame of each column, and which of its bytes.
+    pub fn places(&self, rows: Range<usize>) -> impl Iterator<Item = (&B, Range<usize>)> {
+        self.columns.iter().map(move |column| {
+            let place = |row: usize| column.start + row * column.row;
+            (&self.frames[column.frame], place(rows.start)..place(rows.end))
+        })
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! The newest caches of all clients, and batches from them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -260,6 +261,16 @@ impl<B: AsRef<[u8]>> TakenSamples<B> {
             let from = self.caches[cache as usize].row(row as usize);
             for (out, bytes) in out.iter_mut().zip(from) {
                 copy(bytes, &mut out[at * bytes.len()..][..bytes.len()]);
+            }
+        }
+    }
+
+    /// Calls `visit` with the frame of each column of each sample, and which of its bytes are the sample's.
+    pub fn visit(&self, mut visit: impl FnMut(&B, Range<usize>)) {
+        for &(cache, row) in &self.picks {
+            let row = row as usize;
+            for (frame, bytes) in self.caches[cache as usize].places(row..row + 1) {
+                visit(frame, bytes);
             }
         }
     }

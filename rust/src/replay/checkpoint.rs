@@ -15,7 +15,8 @@
 //! later version.
 //!
 //! Entries are streamed between the file and the slots, never copied whole. What lies in a folder is copied by the system, which
-//! takes no time where it can share blocks between files, and has no checksum therefore. A file is written under another name
+//! takes no time where it can share blocks between files; its checksum, which the header has, is left out where memory could not hold
+//! it. A file is written under another name
 //! and renamed; loading compares sizes first, so a truncated file is refused at once.
 
 use std::fs::File;
@@ -29,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::replay::checkpoint_columns::{ColumnsRecord, Regions, write_regions};
 use crate::replay::checkpoint_entries::write_entries;
 use crate::replay::checkpoint_header::{
-    COLUMNS, COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER, MemoryRecord, VIEWS,
+    COLUMNS, COLUMNS_CHECKSUM, COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER, MemoryRecord, VIEWS,
     ViewRecords, header, numbers_per_entry, parts, read_header,
 };
 use crate::replay::compression::Compression;
@@ -115,6 +116,10 @@ pub struct CheckpointFile {
     pub(super) compression: CompressionRecord,
     /// Where columns lie that were files in a folder.
     pub(super) regions: Regions,
+    /// The checksum of what episodes have there; None in files of before, and of memories larger than memory.
+    pub(super) columns_checksum: Option<u32>,
+    /// That of what has been read of it.
+    pub(super) in_columns: Hasher,
     pub(super) is_v3: bool,
     pub(super) payload: BufReader<File>,
 }
@@ -170,11 +175,15 @@ impl CheckpointFile {
         let mut limited = None;
         let mut compression = CompressionRecord::default();
         let mut columns = None;
+        let mut columns_checksum = None;
         let sequences = SequenceParts::take(&mut parts).map_err(|why| refused(&why))?;
         for (name, part) in &parts {
             match name.as_str() {
                 VIEWS => views = postcard::from_bytes(part).map_err(unreadable)?,
                 COLUMNS => columns = Some(postcard::from_bytes(part).map_err(unreadable)?),
+                COLUMNS_CHECKSUM => {
+                    columns_checksum = Some(postcard::from_bytes(part).map_err(unreadable)?);
+                }
                 COMPRESSION => compression = postcard::from_bytes(part).map_err(unreadable)?,
                 LIMITER => limited = Some(postcard::from_bytes(part).map_err(unreadable)?),
                 _ => return Err(refused(&format!("one with a part {name:?}, of a later version"))),
@@ -192,6 +201,8 @@ impl CheckpointFile {
             sequences,
             compression,
             regions: Regions::default(),
+            columns_checksum,
+            in_columns: Hasher::new(),
             is_v3,
             payload,
         };

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
+use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
 use crate::replay::compression::Compression;
@@ -53,6 +54,27 @@ pub fn columns_record(memory: &Memory) -> Option<ColumnsRecord> {
         lengths: files(memory).iter().map(|(_, used)| *used).collect(),
         runs: runs.collect(),
     })
+}
+
+/// The checksum of what closed episodes have in regions, in the order of loading. None of a memory whose files are larger than
+/// memory could hold: all of them would be read from the disk.
+pub fn regions_checksum(memory: &Memory) -> Option<u32> {
+    memory.storage.files.as_ref().filter(|files| !files.reads_ahead)?;
+    let mut checksum = Hasher::new();
+    let fields = memory.storage.compressed.as_ref();
+    for episode in memory.closed_episodes() {
+        for column in (0..memory.storage.columns()).filter(|&at| memory.storage.is_in_file(at)) {
+            for slots in episode.pieces() {
+                checksum.update(memory.storage.rows(column, slots));
+            }
+        }
+        let index = memory.serials[&episode.serial];
+        for (_, column) in fields.into_iter().flat_map(|fields| fields.columns()) {
+            let chunks = column.chunks_of(index).filter(|(_, at)| at.is_some());
+            chunks.for_each(|(chunk, _)| checksum.update(chunk));
+        }
+    }
+    Some(checksum.finalize())
 }
 
 /// Writes the regions behind what has been written to a file.

@@ -10,6 +10,7 @@ use crate::replay::compressed_column::{CHUNK, CompressedColumn, FRAME_HEAD, Fram
 use crate::replay::compressed_fields::CompressedFields;
 use crate::replay::episode::Episode;
 use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GROUP};
+use crate::replay::frame_reader::{FrameReader, TargetRows};
 use crate::replay::memory::Memory;
 use crate::replay::storage::Storage;
 use crate::replay::view::View;
@@ -202,21 +203,24 @@ pub fn transfer(
     for field in Field::ALL.into_iter().filter(|&field| spec[field].nbytes() > 0) {
         let size = spec[field].nbytes();
         let source = from.compressed.as_ref().and_then(|fields| fields.column(field));
-        let mut reader = source.map(|column| (column, column.reader()));
-        let mut values = vec![0; size];
+        let mut reader = source.map(|column| (column, FrameReader::new(column)));
+        // A reader needs the value before.
+        let mut held = vec![0; 2 * size];
+        let mut rows = TargetRows { size, parts: [&mut held, &mut []] };
         for (at, slot) in runs.iter().cloned().flatten().enumerate() {
             match &mut reader {
                 Some((column, reader)) => {
-                    values.copy_from_slice(reader.value(column.place(at as u32)));
+                    reader.read(column.place(at as u32), &mut rows, at % 2);
                 }
-                None => values.copy_from_slice(from.field(field, at)),
+                None => rows.row(at % 2).copy_from_slice(from.field(field, at)),
             }
+            let values = &*rows.row(at % 2);
             let target = to.compressed.as_mut().and_then(|fields| fields.column_mut(field));
             let Some(column) = target else {
-                to.write_run(field, slot, &values);
+                to.write_run(field, slot, values);
                 continue;
             };
-            let encoded = column.encode(index, &values);
+            let encoded = column.encode(index, values);
             column.reserve((encoded.bytes.len() + FRAME_HEAD) as u64, 1)?;
             column.append(index, std::iter::once(slot), encoded);
         }

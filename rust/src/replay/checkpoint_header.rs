@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use crate::replay::checkpoint_columns::columns_record;
+use crate::replay::checkpoint_columns::{columns_record, regions_checksum};
 use crate::replay::checkpoint_entries::frames_size;
 use crate::replay::compression::Compression;
 use crate::replay::episode::Totals;
@@ -31,6 +31,9 @@ pub type CompressionRecord = (Compression, u64);
 
 /// The part with the regions of a memory with a folder, a [`crate::replay::checkpoint_columns::ColumnsRecord`].
 pub const COLUMNS: &str = "columns";
+
+/// The part with the checksum of those regions, which files of before had not.
+pub const COLUMNS_CHECKSUM: &str = "checksum of columns";
 
 /// The part with the views: settings, and the largest weight that each gave.
 pub const VIEWS: &str = "views";
@@ -133,6 +136,9 @@ pub fn parts(memory: &Memory) -> postcard::Result<Parts> {
     }
     if let Some(record) = columns_record(memory) {
         parts.push((COLUMNS.into(), postcard::to_stdvec(&record)?));
+    }
+    if let Some(checksum) = regions_checksum(memory) {
+        parts.push((COLUMNS_CHECKSUM.into(), postcard::to_stdvec(&checksum)?));
     }
     if let Some(limited) = &memory.limited {
         parts.push((LIMITER.into(), postcard::to_stdvec(limited)?));

@@ -100,7 +100,10 @@ impl CheckpointFile {
         }
         let mut expected = [0; CHECKSUM];
         self.fill(&mut expected)?;
-        if checksum.finalize().to_le_bytes() != expected {
+        let in_columns = std::mem::take(&mut self.in_columns).finalize();
+        if checksum.finalize().to_le_bytes() != expected
+            || self.columns_checksum.is_some_and(|expected| expected != in_columns)
+        {
             return Err(self.refused("a file with damaged entries"));
         }
         memory.next_serial = self.memory.next_serial;
@@ -192,12 +195,15 @@ impl CheckpointFile {
         let failed = |error| Error::file(Path::new(&self.path), &error);
         let (payload, left) = (&mut self.payload, &mut self.compression.1);
         let regions = &self.regions.heaps;
+        let in_columns = &mut self.in_columns;
         let mut read = Ok(());
         for (at, (_, column)) in fields.columns_mut().enumerate() {
-            let payload = &mut *payload;
+            let (payload, in_columns) = (&mut *payload, &mut *in_columns);
             let mut fill = |bytes: &mut [u8], at: Option<u64>| {
                 if let Some(at) = at {
-                    return payload.get_ref().read_exact_at(bytes, at).map_err(failed);
+                    payload.get_ref().read_exact_at(bytes, at).map_err(failed)?;
+                    in_columns.update(bytes);
+                    return Ok(());
                 }
                 payload.read_exact(bytes).map_err(failed)?;
                 checksum.update(bytes);
@@ -220,7 +226,7 @@ impl CheckpointFile {
 
     /// Reads the rows of a column that was a file.
     fn read_region(
-        &self,
+        &mut self,
         storage: &mut Storage,
         runs: &[Range<usize>],
         (column, stride, begin): (usize, u64, u64),
@@ -242,6 +248,7 @@ impl CheckpointFile {
                 let at = begin + u64::from(start) * stride;
                 let read = self.payload.get_ref().read_exact_at(rows, at);
                 read.map_err(|error| Error::file(Path::new(&self.path), &error))?;
+                self.in_columns.update(rows);
                 slot += count;
             }
         }

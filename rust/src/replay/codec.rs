@@ -63,6 +63,8 @@ impl Display for Codec {
 thread_local! {
     /// Zstandard's contexts take more time to make than a small value takes to compress.
     static COMPRESSOR: RefCell<Option<(i32, zstd::bulk::Compressor<'static>)>> = const { RefCell::new(None) };
+    /// What is as large as a column would be faulted in page by page each time.
+    static PACKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
@@ -96,12 +98,16 @@ impl Codec {
         written.filter(|&written| written > 0 && written < value.len())
     }
 
-    /// A value compressed alone; None where it would not be smaller.
-    pub fn pack(self, value: &[u8]) -> Option<Vec<u8>> {
-        let mut out = vec![0; Self::bound(value.len())];
-        let written = self.compress(value, &mut out)?;
-        out.truncate(written);
-        Some(out)
+    /// Calls `take` with a value compressed alone; None where it would not be smaller.
+    pub fn pack<T>(self, value: &[u8], take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        PACKED.with_borrow_mut(|out| {
+            let bound = Self::bound(value.len());
+            if out.len() < bound {
+                out.resize(bound, 0);
+            }
+            let written = self.compress(value, &mut out[..bound])?;
+            Some(take(&out[..written]))
+        })
     }
 
     /// Decompresses into a buffer of the value's size. Fails when the bytes are not those of such a value.

@@ -9,9 +9,11 @@
 //! A group lies in one chunk. A chunk that is large enough gets no further group, and moves to the file of a memory with a
 //! folder.
 
+use std::io;
+
 use crate::error::{Error, Result};
 use crate::replay::codec::Codec;
-use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GROUP, GroupState, combine};
+use crate::replay::frame_encoder::{EncodedFrames, FrameKind, GROUP, GroupState, combine_in_place};
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::value_heap::{HeapChunk, ValueHeap};
 
@@ -19,6 +21,9 @@ use slab::Slab;
 
 /// Bytes of a chunk, unless a single group takes more.
 pub(super) const CHUNK: usize = 64 << 10;
+
+/// A chunk that begins with a frame of so many bytes gets its memory at once: as it grows, each frame would be copied again.
+const LARGE_FRAME: usize = CHUNK / 16;
 
 /// Bytes of a value at most: sizes of frames have 30 bits, and offsets of all frames of a group 32.
 pub const MAX_VALUE: usize = 1 << 28;
@@ -156,6 +161,8 @@ impl CompressedColumn {
         };
         if chunk.len() + needed > CHUNK {
             chunk.reserve_exact(needed);
+        } else if chunk.is_empty() && needed >= LARGE_FRAME {
+            chunk.reserve_exact(CHUNK);
         }
         let start = chunk.len();
         chunk.extend_from_slice(&(frame.len() as u32 | (kind as u32) << 30).to_ne_bytes());
@@ -194,7 +201,7 @@ impl CompressedColumn {
     }
 
     #[inline]
-    fn chunk(&self, number: usize) -> &[u8] {
+    pub fn chunk(&self, number: usize) -> &[u8] {
         match (&self.chunks[number], &self.heap) {
             (Chunk::Memory(bytes), _) => bytes,
             (Chunk::File(chunk), Some(heap)) => heap.get(*chunk),
@@ -262,8 +269,13 @@ impl CompressedColumn {
         (head.kind, &chunk[head.start..head.end])
     }
 
-    pub fn reader(&self) -> FrameReader<'_> {
-        FrameReader { column: self, value: Vec::new(), difference: Vec::new(), at: None }
+    /// Reads the value of a frame that has a whole one.
+    pub fn decode_whole(&self, kind: FrameKind, frame: &[u8], out: &mut [u8]) -> io::Result<()> {
+        if kind == FrameKind::Key {
+            return self.codec.decompress(frame, out);
+        }
+        out.copy_from_slice(frame);
+        Ok(())
     }
 
     /// A number by which frames that lie together are adjacent when sorted.
@@ -273,28 +285,30 @@ impl CompressedColumn {
     }
 }
 
+/// Where a frame begins: the number of its chunk, and the offset there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FrameRef(u64);
+pub(super) struct FrameRef(pub u64);
 
 impl FrameRef {
-    fn chunk(self) -> usize {
+    pub fn chunk(self) -> usize {
         (self.0 >> 32) as usize
     }
-    fn offset(self) -> usize {
+    pub fn offset(self) -> usize {
         self.0 as u32 as usize
     }
 }
 
-struct FrameHead {
-    kind: FrameKind,
+/// What stands before the bytes of a frame.
+pub(super) struct FrameHead {
+    pub kind: FrameKind,
     /// Where the group begins.
-    key: usize,
-    start: usize,
-    end: usize,
+    pub key: usize,
+    pub start: usize,
+    pub end: usize,
 }
 
 impl FrameHead {
-    fn at(chunk: &[u8], offset: usize) -> Self {
+    pub fn at(chunk: &[u8], offset: usize) -> Self {
         let word = |at: usize| bytemuck::pod_read_unaligned::<u32>(&chunk[at..at + 4]);
         let first = word(offset);
         let kind = FrameKind::of_bits(first).unwrap_or(FrameKind::Raw);
@@ -303,67 +317,6 @@ impl FrameHead {
             _ => (offset, offset + FRAME_HEAD / 2),
         };
         Self { kind, key, start, end: start + (first & (u32::MAX >> 2)) as usize }
-    }
-}
-
-/// Reads values. Those of a group are decoded once when they are read in order.
-#[derive(Debug)]
-pub(super) struct FrameReader<'a> {
-    column: &'a CompressedColumn,
-    value: Vec<u8>,
-    difference: Vec<u8>,
-    /// The frame whose value `value` is.
-    at: Option<FrameRef>,
-}
-
-impl FrameReader<'_> {
-    /// The value whose frame lies at a [`CompressedColumn::place`].
-    pub fn value(&mut self, place: u64) -> &[u8] {
-        let column = self.column;
-        let wanted = FrameRef(place);
-        if self.at == Some(wanted) {
-            return &self.value;
-        }
-        let chunk = column.chunk(wanted.chunk());
-        let head = FrameHead::at(chunk, wanted.offset());
-        if head.kind == FrameKind::Raw && !column.codec.delta {
-            return &chunk[head.start..head.end];
-        }
-        let resumed = self.at.filter(|at| {
-            at.chunk() == wanted.chunk() && (head.key..wanted.offset()).contains(&at.offset())
-        });
-        let mut next = resumed.map_or(head.key, |at| FrameHead::at(chunk, at.offset()).end);
-        loop {
-            let found = FrameHead::at(chunk, next);
-            self.decode(&found, chunk);
-            if next == wanted.offset() {
-                break;
-            }
-            next = found.end;
-        }
-        self.at = Some(wanted);
-        &self.value
-    }
-
-    fn decode(&mut self, head: &FrameHead, chunk: &[u8]) {
-        let CompressedColumn { codec, size, .. } = *self.column;
-        let frame = &chunk[head.start..head.end];
-        self.value.resize(size, 0);
-        let decoded = match head.kind {
-            FrameKind::Raw => {
-                self.value.copy_from_slice(frame);
-                Ok(())
-            }
-            FrameKind::Key => codec.decompress(frame, &mut self.value),
-            FrameKind::Delta => {
-                self.difference.resize(size, 0);
-                codec.decompress(frame, &mut self.difference).map(|()| {
-                    combine(&mut self.value, &self.difference);
-                })
-            }
-        };
-        // Frames are made here, and those of files are decoded before they are stored.
-        assert!(decoded.is_ok(), "a frame that was stored cannot be decoded");
     }
 }
 
@@ -389,7 +342,7 @@ impl FrameDecoder {
             FrameKind::Key => self.codec.decompress(frame, &mut self.value).map_err(damaged)?,
             FrameKind::Delta if self.frames > 0 && self.codec.delta => {
                 self.codec.decompress(frame, &mut self.difference).map_err(damaged)?;
-                combine(&mut self.value, &self.difference);
+                combine_in_place(&mut self.value, &self.difference);
             }
             _ => return Err(Error::State("a file with a frame that cannot be decoded".into())),
         }

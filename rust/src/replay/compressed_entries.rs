@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::replay::compressed_column::{ColumnUse, CompressedColumn};
 use crate::replay::compression::{Compression, EncodedRows, FrameStates};
 use crate::replay::footprint::nbytes;
+use crate::replay::frame_reader::{FrameReader, TargetRows};
 use crate::replay::memory::Memory;
 use crate::replay::settings::FramePadding;
 use crate::replay::transition::Draws;
@@ -17,42 +18,20 @@ const TOGETHER: usize = 1 << 20;
 /// One value among those of a draw: where its frame lies, and where it goes.
 type WantedValue = (u64, usize);
 
-/// Where the values of a draw go, one part after the other.
-struct Targets<'a> {
-    size: usize,
-    parts: [&'a mut [u8]; 2],
-}
-
-impl Targets<'_> {
-    fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.len() / self.size).sum()
-    }
-
-    #[inline]
-    fn at(&mut self, at: usize) -> &mut [u8] {
-        let [first, second] = &mut self.parts;
-        let start = at * self.size;
-        match start.checked_sub(first.len()) {
-            None => &mut first[start..][..self.size],
-            Some(start) => &mut second[start..][..self.size],
-        }
-    }
-}
-
 /// Copies the values of a list, which is empty then. Each is decoded once.
 fn give(
     column: &CompressedColumn,
     reads_ahead: bool,
     wanted: &mut Vec<WantedValue>,
-    targets: &mut Targets<'_>,
+    targets: &mut TargetRows<'_>,
 ) {
     wanted.sort_unstable();
     if reads_ahead {
         column.read_ahead(wanted.iter().map(|&(place, _)| place));
     }
-    let mut reader = column.reader();
+    let mut reader = FrameReader::new(column);
     for (place, at) in wanted.drain(..) {
-        targets.at(at).copy_from_slice(reader.value(place));
+        reader.read(place, targets, at);
     }
 }
 
@@ -126,7 +105,12 @@ impl Memory {
         let compressed = self.storage.compressed.as_ref();
         match compressed.and_then(|fields| fields.column(field)) {
             None => self.storage.field(field, slot) == value,
-            Some(column) => column.reader().value(column.place(slot as u32)) == value,
+            Some(column) => {
+                let mut held = vec![0; column.size];
+                let mut rows = TargetRows { size: column.size, parts: [&mut held, &mut []] };
+                FrameReader::new(column).read(column.place(slot as u32), &mut rows, 0);
+                held == value
+            }
         }
     }
 
@@ -142,7 +126,7 @@ impl Memory {
         let Some(column) = column else { return };
         let reads_ahead = self.storage.files.as_ref().is_some_and(|files| files.reads_ahead);
         let stack = if field == Field::State { self.settings.frame_stack } else { 1 };
-        let mut targets = Targets { size: column.size, parts };
+        let mut targets = TargetRows { size: column.size, parts };
         // The field is left out.
         if targets.len() == 0 {
             return;
@@ -153,7 +137,7 @@ impl Memory {
             for frame in self.stack_slots(slot, stack) {
                 match frame {
                     Some(slot) => wanted.push((column.place(slot), at)),
-                    None => targets.at(at).fill(0),
+                    None => targets.row(at).fill(0),
                 }
                 at += 1;
             }

@@ -7,6 +7,7 @@ use crate::replay::compression::EncodedRows;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::Episode;
 use crate::replay::finite::check_finite;
+use crate::replay::frame_reader::{FrameReader, TargetRows};
 use crate::replay::memory::{EntryRows, Memory, WRITTEN};
 use crate::replay::recurrent::RecurrentSpec;
 use crate::spec::Field;
@@ -118,9 +119,10 @@ impl Memory {
         let size = self.spec[field].nbytes();
         let compressed = self.storage.compressed.as_ref();
         if let Some(column) = compressed.and_then(|fields| fields.column(field)) {
-            let mut reader = column.reader();
-            for (slot, out) in episode.slots().zip(out.chunks_exact_mut(size)) {
-                out.copy_from_slice(reader.value(column.place(slot as u32)));
+            let mut reader = FrameReader::new(column);
+            let mut rows = TargetRows { size, parts: [out, &mut []] };
+            for (row, slot) in episode.slots().enumerate() {
+                reader.read(column.place(slot as u32), &mut rows, row);
             }
             return;
         }

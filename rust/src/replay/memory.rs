@@ -124,7 +124,12 @@ impl Memory {
                 check_storage(&spec, &compression)?;
                 let plain = file_bytes(&spec, &compression) as u128 * max_step as u128;
                 if !overcommit {
-                    folder.check_room(plain + values)?;
+                    folder.check_room(plain + values, |needed, available| {
+                        format!(
+                            "entries take up to {needed} bytes there, of which {available} are available; \
+                             allow_overcommit=True reserves them as they are needed"
+                        )
+                    })?;
                 }
                 folder.available()?.saturating_sub(u64::try_from(plain).unwrap_or(u64::MAX))
             }

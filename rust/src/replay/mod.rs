@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which settings there are | [`settings`] |
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
-//! | which fields are compressed, how, and where | [`compression`], [`codec`] and `frame_encoder`; `compressed_fields`, each a [`compressed_column`]; how draws read those: `compressed_entries` |
+//! | which fields are compressed, how, and where | [`compression`], [`codec`], `frame_encoder` and `frame_reader`; `compressed_fields`, each a [`compressed_column`]; how draws read those: `compressed_entries` |
 //! | what a memory keeps on disk; when the disk has room | `storage_files`, `value_heap` and [`storage_folder`]; [`disk_use`] |
 //! | which slots are free | `free_slots` |
 //! | which slots an episode has | `episode` |
@@ -26,7 +26,7 @@
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process; how a file replaces a memory's contents | [`checkpoint`], with `checkpoint_header`, `checkpoint_columns`, `checkpoint_entries` and `replaced_file`; [`checkpoint_load`]; [`restore`] |
 //! | what a client sends a server | [`cache`] |
-//! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
+//! | what a learner draws from; which caches lie on disk | [`cache_store`], [`cache_files`]; with several servers, [`mixer`] |
 //! | how much each sender has sent | [`sender_counters`] |
 //! | how many samples may be drawn for each entry inserted; what a memory counts for that | [`rate_limiter`]; `limiter_counts` |
 //! | how an episode is written, closed, corrected | [`memory`] and `entry_rows`, [`closing`], [`corrections`] |
@@ -62,6 +62,7 @@
 mod age_order;
 mod anchors;
 pub mod cache;
+pub mod cache_files;
 pub mod cache_store;
 pub mod checkpoint;
 mod checkpoint_columns;
@@ -86,6 +87,7 @@ mod eviction;
 pub(crate) mod finite;
 mod footprint;
 mod frame_encoder;
+mod frame_reader;
 mod free_slots;
 pub mod growing;
 pub mod importance;

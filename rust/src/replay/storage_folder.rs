@@ -75,8 +75,9 @@ impl StorageFolder {
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// Fails with the error of a full file system when it has fewer bytes free.
-    pub fn check_room(&self, needed: u128) -> Result<()> {
+    /// Fails with the error of a full file system when it has fewer bytes free; `told` says it, given the bytes needed and
+    /// those available.
+    pub fn check_room(&self, needed: u128, told: impl FnOnce(u128, u64) -> String) -> Result<()> {
         let available = self.available()?;
         if needed <= u128::from(available) {
             return Ok(());
@@ -84,10 +85,7 @@ impl StorageFolder {
         let Error::File { path, kind, code, text } = self.failed(Errno::NOSPC) else {
             return Ok(());
         };
-        let text = format!(
-            "{text}: entries take up to {needed} bytes there, of which {available} are available; \
-             allow_overcommit=True reserves them as they are needed"
-        );
+        let text = format!("{text}: {}", told(needed, available));
         Err(Error::File { path, kind, code, text })
     }
 

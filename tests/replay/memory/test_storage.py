@@ -345,6 +345,31 @@ def run_on(mount: str, place: Path, *arguments: str) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.parametrize("options", [{}, {"compress": {"state": "lz4", "info": "zstd"}}])
+@pytest.mark.parametrize("loaded", [{}, {"compress": {"state": "zstd:1"}}])
+def test_flipped_bit_in_saved_columns_is_found(
+    options: dict[str, Any], loaded: dict[str, Any], tmp_path: Path
+) -> None:
+    made = game_memory(storage=tmp_path / "own", **options)
+    for seed in range(3):
+        made.add_episode(**game_steps(100, seed))
+    path = tmp_path / "saved"
+    made.save(path)
+    whole = bytearray(path.read_bytes())
+    # What lies in the folder comes last, from a multiple of 64 KiB on: 0 where no entry is.
+    places = [at for at in range(1 << 16, len(whole)) if whole[at]]
+    for at in places[:: len(places) // 20]:
+        whole[at] ^= 4
+        path.write_bytes(whole)
+        with pytest.raises(
+            ValueError, match="saved: expected a saved replay memory, got a file with"
+        ):
+            ReplayMemory.load(path, **loaded)
+        whole[at] ^= 4
+    path.write_bytes(whole)
+    assert ReplayMemory.load(path, **loaded).num_entry == made.num_entry
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 @pytest.mark.parametrize("code", ["plain", "lz4"])
 def test_full_file_system_is_an_error_before_anything_is_stored(code: str, tmp_path: Path) -> None:

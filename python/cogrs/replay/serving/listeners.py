@@ -38,6 +38,7 @@ class Listeners:
 
     def start(self, rep_endpoint: str, pull_endpoint: str) -> None:
         """Run a worker of each kind on a thread, both or neither; errors as of the server."""
+        self._state.caches.check_room()
         rep = self._socket("rep_endpoint", zmq.ROUTER, rep_endpoint, Bind)
         try:
             pull = self._socket("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
@@ -51,6 +52,7 @@ class Listeners:
     def work(self, kind: int, endpoint: str, mode: Mode) -> None:
         """Run a worker until the transport is closed; errors as of `rep_worker_main`."""
         mode = check_mode(mode)
+        self._state.caches.check_room()
         socket = self._socket("endpoint", kind, endpoint, mode)
         _LOOPS[kind](self._transport, self._state, socket, mode)
 

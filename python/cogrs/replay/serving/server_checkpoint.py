@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from cogrs.files import replacing
 from cogrs.validation import check_path
@@ -19,14 +19,15 @@ from cogrs.validation import check_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cogrs._core import CacheFrames
     from cogrs.replay.serving.server_state import ServerState
 
 _MAGIC = b"cogrs server 1\n"
 _SIZE, _SUM = 8, 4
 """Bytes of the header's size, and of the checksum."""
 
-_Held = list[tuple[int, float, int, int, list[memoryview]]]
-_Caches = list[tuple[int, float, int, int, list[bytes]]]
+_Caches: TypeAlias = "Iterator[tuple[int, float, int, int, list[bytes]]]"
+_Held: TypeAlias = "list[tuple[int, float, int, int, CacheFrames]]"
 
 
 def save_server(state: ServerState, path: str | os.PathLike[str]) -> None:
@@ -38,7 +39,7 @@ def save_server(state: ServerState, path: str | os.PathLike[str]) -> None:
     _, _, _, given, discarded, _, _, received, others, clients = stats
     told["store"] = [given, discarded, received, others, list(clients.items())]
     told["caches"] = [
-        [rows, weight_sum, sender, following, [len(frame) for frame in frames]]
+        [rows, weight_sum, sender, following, frames.sizes()]
         for rows, weight_sum, sender, following, frames in caches
     ]
     header = json.dumps(told).encode()
@@ -57,17 +58,19 @@ def restore_server(state: ServerState, path: str | os.PathLike[str]) -> None:
             raise ValueError(f"{where}: {error}") from None
 
 
-def _let_go(caches: _Held) -> Iterator[memoryview]:
-    """Yield the frames of caches, of which each is let go when it is written.
+def _let_go(caches: _Held) -> Iterator[bytes]:
+    """Yield the frames of caches, one at a time: all may be more than memory has room for.
 
-    Caches that come meanwhile take the place of others, which would all stay in memory otherwise.
+    A cache is let go when it is written. Those that come meanwhile take the place of others, which
+    would all stay otherwise.
     """
     caches.reverse()
     while caches:
-        yield from caches.pop()[-1]
+        *_, frames = caches.pop()
+        yield from map(frames.__getitem__, range(len(frames)))
 
 
-def _write(file: BinaryIO, *parts: Iterable[bytes | memoryview]) -> None:
+def _write(file: BinaryIO, *parts: Iterable[bytes]) -> None:
     checksum = 0
     for each in parts:
         for piece in each:
@@ -89,8 +92,9 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], _Caches]:
     file.seek(len(_MAGIC))
     header = file.read(int.from_bytes(file.read(_SIZE), "little"))
     told = json.loads(header)
-    caches: _Caches = [
+    # Likewise, so they are read as they are taken.
+    caches = (
         (rows, weight_sum, sender, following, [file.read(length) for length in lengths])
         for rows, weight_sum, sender, following, lengths in told.pop("caches")
-    ]
+    )
     return told, caches

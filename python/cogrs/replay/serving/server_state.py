@@ -245,6 +245,7 @@ class ServerState:
             published=published,
             publications_dropped=dropped,
             log_lines=self.log_file.total_lines,
+            bytes_on_disk=self.caches.bytes_on_disk,
         )
 
     def told(self) -> dict[str, Any]:
@@ -376,6 +377,8 @@ class ServerState:
             )
         except ValueError as error:
             raise WireError(f"an invalid cache: {error}", "cache") from None
+        except (OSError, MemoryError) as error:
+            raise WireError(f"a cache that could not be stored: {error}", "storage") from None
         if not taken:
             raise WireError("a cache of other cache_flags or frame_stack", "layout")
         with self._lock:

@@ -27,7 +27,8 @@ class ServerWorkers(Closeable):
         Raises:
             ValueError: An endpoint is not valid, or others could connect to it, as of the
                 constructor.
-            OSError: One cannot be bound.
+            OSError: One cannot be bound; or the file system of `storage` has less room than
+                `n_caches` caches of `rem.cache_size` samples take.
             RuntimeError: The server is closed.
         """
         self._listeners.start(rep_endpoint, pull_endpoint)
@@ -44,7 +45,7 @@ class ServerWorkers(Closeable):
         Raises:
             ValueError: `endpoint` or `mode` is not valid, or others could connect (see the
                 constructor).
-            OSError: The endpoint cannot be bound.
+            OSError: The endpoint cannot be bound; or `storage` has too little room, as of `start`.
             RuntimeError: The server is closed already.
         """
         self._listeners.work(zmq.ROUTER, endpoint, mode)
