@@ -30,8 +30,8 @@ use crate::error::{Error, Result};
 use crate::replay::checkpoint_columns::{ColumnsRecord, Regions, write_regions};
 use crate::replay::checkpoint_entries::write_entries;
 use crate::replay::checkpoint_header::{
-    COLUMNS, COLUMNS_CHECKSUM, COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER, MemoryRecord, VIEWS,
-    ViewRecords, header, numbers_per_entry, parts, read_header,
+    COLUMNS, COLUMNS_CHECKSUM, COMPRESSION, CompressionRecord, EpisodeRecord, LIMITER,
+    MemoryRecord, VIEWS, ViewRecords, header, numbers_per_entry, parts, read_header,
 };
 use crate::replay::compression::Compression;
 use crate::replay::entry_weight::EntryWeight;

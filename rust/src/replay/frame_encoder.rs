@@ -172,7 +172,7 @@ impl EncodedFrames {
 
     /// Whether the values before did not get smaller, and this one need not be tried for a change.
     fn expects_noise(&self) -> bool {
-        self.state.raw_run >= NOISE_FROM && self.state.raw_run % RETRIED != 0
+        self.state.raw_run >= NOISE_FROM && !self.state.raw_run.is_multiple_of(RETRIED)
     }
 
     fn push_raw(&mut self, value: &[u8]) {

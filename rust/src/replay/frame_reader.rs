@@ -95,20 +95,20 @@ impl<'a> FrameReader<'a> {
             let frame = &chunk[found.start..found.end];
             self.value.resize(rows.size, 0);
             if found.kind == FrameKind::Delta {
-                checked(self.decode_difference(frame));
+                checked(&self.decode_difference(frame));
                 match before {
                     None => combine_in_place(&mut self.value, &self.difference),
                     Some(row) => combine(&mut self.value, rows.row(row), &self.difference),
                 }
             } else {
-                checked(self.column.decode_whole(found.kind, frame, &mut self.value));
+                checked(&self.column.decode_whole(found.kind, frame, &mut self.value));
             }
             before = None;
             next = found.end;
         }
         let frame = &chunk[head.start..head.end];
         if head.kind == FrameKind::Delta {
-            checked(self.decode_difference(frame));
+            checked(&self.decode_difference(frame));
             match before {
                 None => combine(rows.row(row), &self.value, &self.difference),
                 Some(written) => {
@@ -117,7 +117,7 @@ impl<'a> FrameReader<'a> {
                 }
             }
         } else {
-            checked(self.column.decode_whole(head.kind, frame, rows.row(row)));
+            checked(&self.column.decode_whole(head.kind, frame, rows.row(row)));
         }
         self.at = Some((wanted, row));
     }
@@ -128,7 +128,7 @@ impl<'a> FrameReader<'a> {
     }
 }
 
-fn checked(decoded: IoResult<()>) {
+fn checked(decoded: &IoResult<()>) {
     // Frames are made here, and those of files are decoded before they are stored.
     assert!(decoded.is_ok(), "a frame that was stored cannot be decoded");
 }

@@ -39,7 +39,7 @@ fn readings(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
 }
 
 /// All that can be read from a memory without its open episodes; weights by their bits.
-pub fn contents(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
+pub fn contents(memory: &Memory) -> impl PartialEq + std::fmt::Debug + use<> {
     let episodes = memory.closed_episodes().enumerate().map(|(index, episode)| {
         let fields = Field::ALL.map(|field| read(memory, index, field));
         let weights: Vec<u32> = memory.read_weights(episode).map(f32::to_bits).collect();
