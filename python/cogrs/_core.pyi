@@ -1631,7 +1631,7 @@ _StoreStats: TypeAlias = tuple[
 class CacheFrames:
     """The frames of a cache that a store holds, or held; each is copied when it is asked for."""
 
-    def __getitem__(self, index: int) -> bytes:
+    def __getitem__(self, index: int, /) -> bytes:
         """The bytes of a frame; an IndexError if `index` is not one of theirs, from 0 on."""
     def __len__(self) -> int:
         """Frames."""

@@ -8,7 +8,8 @@
 //! | a file: pages, row groups, footer | [`mod@file`] |
 //!
 //! A trial is a small file of 26 columns. The general writer of pyarrow takes a millisecond to set up and
-//! describe them, ten times what it takes to write the values. The format is that of
+//! describe them; the `parquet` crate (60.1) writes such a file in 135 us where this takes 42, and brings
+//! twenty crates. The format is that of
 //! <https://parquet.apache.org/docs/file-format/>, version 1 of its data pages; pages are plain or of a
 //! dictionary, compressed by Snappy where that makes a column smaller, and have no statistics.
 
