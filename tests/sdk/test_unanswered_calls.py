@@ -12,6 +12,7 @@ import pytest
 
 from cogrs import sdk
 from cogrs.api import orchestrator_pb2_grpc as services
+from cogrs.sdk.controller import _wait_until_answered
 from tests.orchestrator.net import LIMIT
 
 if TYPE_CHECKING:
@@ -75,3 +76,45 @@ def test_run_trial_whose_start_is_not_answered_ends_with_the_watch(
         sdk.run_trial(where)
     told = "ended the watch of trials" if code is None else "UNAVAILABLE: the orchestrator stops"
     assert told in str(caught.value)
+
+
+class EndedCall:
+    """A call that has ended, or does so, and of which gRPC never delivers the metadata."""
+
+    def __init__(self, *, later: bool) -> None:
+        self._later = later
+        self.go = threading.Event()
+
+    def add_callback(self, callback: Any) -> bool:
+        if self._later:
+            threading.Timer(0.1, callback).start()
+        return self._later
+
+    def initial_metadata(self) -> None:
+        self.go.wait(LIMIT)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_call_that_has_ended_is_not_waited_for(later: bool) -> None:
+    call = EndedCall(later=later)
+    _wait_until_answered(call, "here:1")  # type: ignore[arg-type]
+    call.go.set()
+
+
+def test_start_is_cancelled_where_the_watch_has_ended_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servicer = Unanswering(opens=True, code=grpc.StatusCode.UNAVAILABLE)
+    servicer.started.set()  # the watch ends at once
+    wait = _wait_until_answered
+
+    def wait_until_ended(call: Any, endpoint: str) -> None:
+        wait(call, endpoint)
+        call.code()
+
+    monkeypatch.setattr("cogrs.sdk.controller._wait_until_answered", wait_until_ended)
+    with (
+        serving(servicer) as where,
+        pytest.raises(sdk.RemoteCallError, match="UNAVAILABLE: the orchestrator stops"),
+    ):
+        sdk.run_trial(where)

@@ -327,7 +327,7 @@ def run_trial(
                 left = None if until is None else max(until - time.monotonic(), 0.0)
                 start = stub.StartTrial.future(request, timeout=left, metadata=who)
                 # An orchestrator that stops ends the watch, and may never answer the other call.
-                watch.add_callback(lambda: _cancel(start))
+                _cancel_with(watch, start)
                 try:
                     reply = start.result()
                 except grpc.FutureCancelledError:
@@ -357,25 +357,29 @@ def run_trial(
                 _ask_end(stub, who + _of(trial.id))
 
 
-def _cancel(call: grpc.Future[Any]) -> None:
-    call.cancel()
+def _cancel_with(watch: grpc.Call, call: Any) -> None:
+    """Cancel a call when the watch ends, or now if it has ended."""
+    if not watch.add_callback(call.cancel):
+        call.cancel()
 
 
 def _wait_until_answered(call: grpc.Call, endpoint: str) -> None:
-    late = threading.Event()
+    """Wait until a call is answered, or has ended.
 
-    def give_up() -> None:
-        late.set()
+    gRPC may keep a call whose server stops waiting for metadata for ever, though it has ended.
+    """
+    answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(grpc.RpcError, ValueError):  # the caller sees how the call ended
+            call.initial_metadata()
+        answered.set()
+
+    if not call.add_callback(answered.set):
+        return
+    threading.Thread(target=ask, name="cogrs-first-answer", daemon=True).start()
+    if not answered.wait(_FIRST_ANSWER):
         call.cancel()
-
-    timer = threading.Timer(_FIRST_ANSWER, give_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        call.initial_metadata()
-    finally:
-        timer.cancel()
-    if late.is_set():
         raise TimeoutError(f"{endpoint} did not answer within {_FIRST_ANSWER:g} s")
 
 

@@ -145,6 +145,8 @@ class ConnectionMonitor:
                     self._register(poller)
                     period = _PERIOD_MS if self._connections else _IDLE_MS
                     for reader, _ in poller.poll(period):
+                        if reader not in self._watched:
+                            return  # closed under the poller, which then looks at descriptor 0
                         if not self._handle_event(reader):
                             poller.unregister(reader)
                             del self._watched[reader]

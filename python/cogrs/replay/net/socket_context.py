@@ -41,6 +41,9 @@ read a moment ago (libzmq reports that in batches). So this is far more than a p
 its replies.
 """
 
+_LOOPS_END = 10.0
+"""Seconds for loops to see that their context ends, before sockets are closed under them."""
+
 _LINGER_MS = 1000
 """Milliseconds that a closed socket goes on sending.
 
@@ -194,7 +197,7 @@ class SocketContext:
         if threading.get_ident() in self._loops:
             return
         with self._loop_ended:
-            self._loop_ended.wait_for(lambda: not self._loops, timeout=_LINGER_MS / 1000)
+            self._loop_ended.wait_for(lambda: not self._loops, timeout=_LOOPS_END)
         for socket in list(self._sockets):
             socket.close()
         self.wait_closed()
