@@ -299,6 +299,19 @@ def test_environment_without_close_ends_without_a_warning(caplog):
     assert caplog.records == []
 
 
+def test_environment_with_the_required_methods_alone_plays_a_trial(caplog):
+    local = {
+        "env": sdk.local_environments({"": sdk.GymnasiumEnvironment.factory(Plain, seed=0)}),
+        "bot": sdk.local_agents({"": sdk.FunctionAgent(lambda seen: 0)}),
+    }
+    actor = {"name": "a", "endpoint": "local://bot"}
+    params = {"environment": {"endpoint": "local://env"}, "actors": [actor]}
+    with cogrs.serve_orchestrator({"trial_params": params}, port=0, local=local) as server:
+        trial = sdk.run_trial(f"127.0.0.1:{server.port}", timeout=60)
+    assert trial.end_reason == "environment: final update"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_endpoint_that_is_an_integer_is_refused_by_name():
     with pytest.raises(TypeError, match=r"endpoint: expected .* got int"):
         sdk.run_trial(9000, timeout=1)

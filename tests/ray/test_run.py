@@ -110,7 +110,7 @@ def test_run_by_trials_of_shipped_functions_survives_a_kill_and_ends_by_itself(t
     assert part(run, "shard").error == "its process ended unexpectedly: SYSTEM_ERROR"
     assert "shard-0 failed: its process ended unexpectedly" in run.logs("directory")
     # Its driver is not needed for that.
-    eventually(lambda: run.state == "ended")
+    eventually(lambda: run.state == "ended", within=4 * LONG)
     status = run.status()
     assert status.rows.drawn == 150 * 16
     assert all(each.figures["episodes"] > 0 for each in status.parts if each.role == "actor")

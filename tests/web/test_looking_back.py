@@ -58,7 +58,7 @@ def test_game_waits_while_a_person_judges_an_earlier_picture(tmp_path, monkeypat
     with play("walks:endless", "--policy", "walks:stay", "--fps", "20") as at, browser() as page:
         page.open(at["url"])
         page.join()
-        tick = choose_oldest(page, 40)
+        tick = choose_oldest(page, 120)
         assert tick < 20
         page.until_state("paused")
         judge_it(page, tick)
@@ -88,7 +88,7 @@ def look_back(player: str, judge: str, taken: list[int]) -> None:
         with browser() as page:
             page.open(judge)
             page.join()
-            tick = choose_oldest(page, len(taken) + 40)
+            tick = choose_oldest(page, len(taken) + 120)
             shown, before = page.tick(), len(taken)
             page.until(lambda: len(taken) > before + 20)
             assert page.tick() == shown

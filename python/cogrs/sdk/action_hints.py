@@ -13,14 +13,14 @@ def action_hints(env: Any) -> dict[str, Any]:
 
     Names are those of its `get_action_meanings`, keys those of its `get_keys_to_action`.
     """
-    spec = getattr(env, "spec", None)
-    title = str(getattr(spec, "name", "") or type(env.unwrapped).__name__)
+    spec, game = getattr(env, "spec", None), getattr(env, "unwrapped", env)
+    title = str(getattr(spec, "name", "") or type(game).__name__)
     hints: dict[str, Any] = {"title": title, "names": [], "keys": None}
     try:
-        names = getattr(env.unwrapped, "get_action_meanings", None)
+        names = getattr(game, "get_action_meanings", None)
         if callable(names):
             hints["names"] = [str(name).lower() for name in names()]
-        keys = getattr(env.unwrapped, "get_keys_to_action", None)
+        keys = getattr(game, "get_keys_to_action", None)
         if callable(keys):
             hints["keys"] = [_combination(*each) for each in keys().items()]
     except Exception as error:  # of the user's methods, which the trial does not need

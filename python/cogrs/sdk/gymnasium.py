@@ -259,5 +259,6 @@ class GymnasiumEnvironment(Environment):
 
     def _close(self) -> None:
         env, self._env = self._env, None
-        if env is not None:
-            env.close()
+        close = getattr(env, "close", None)  # which environments need not have
+        if close is not None:
+            close()
