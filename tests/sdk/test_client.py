@@ -158,7 +158,7 @@ async def test_join_waits_until_the_orchestrator_knows_that_the_client_left() ->
             trial = (await controller.start_trial()).id
             session = await client.join(trial, name="c0")
             assert isinstance(await anext(session), sdk.Observation)
-            # Who has not left keeps the place, and is not waited for.
+            # A client that has not left keeps its place, and joining again fails at once.
             with pytest.raises(sdk.RemoteCallError, match="actor 'c0' is taken"):
                 await client.join(trial, name="c0")
             line.flows.clear()

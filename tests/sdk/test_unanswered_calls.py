@@ -91,7 +91,7 @@ class EndedCall:
         return self._later
 
     def initial_metadata(self) -> None:
-        self.go.wait(LIMIT)
+        assert self.go.wait(LIMIT), "it was waited for"
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -16,7 +16,7 @@ from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
 from cogrs.sdk.player_function import check_player, play_session
-from cogrs.sdk.remote_errors import call_until_taken, raising_remote_errors
+from cogrs.sdk.remote_errors import call_until_accepted, raising_remote_errors
 from cogrs.sdk.trial import Final, Trial
 from cogrs.sdk.wire import actors_of
 from cogrs.validation import check_flag, check_header, check_seconds, check_text, check_timeout
@@ -147,7 +147,7 @@ class ClientActor(AsyncCloseable):
         mine = secret or secrets.of(trial_id, name)
         with raising_remote_errors(self.endpoint):
             stub, metadata = self.stub, self.connection.metadata
-            reply, secret = await call_until_taken(
+            reply, secret = await call_until_accepted(
                 lambda _left: secrets.join(stub, request, mine, metadata), _LEFT_PLACE, patience
             )
         trial = Trial(

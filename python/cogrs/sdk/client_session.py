@@ -25,7 +25,7 @@ from cogrs.sdk.action_stream import ActionStream, is_broken
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import as_action
 from cogrs.sdk.hosted_component import component_name
-from cogrs.sdk.remote_errors import call_until_taken, raising_remote_errors
+from cogrs.sdk.remote_errors import call_until_accepted, raising_remote_errors
 from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation
 from cogrs.sdk.wire import (
@@ -269,7 +269,7 @@ class ClientSession(ActorSession):
         """Join again, and open a new stream: it begins with the latest observation."""
         request = pb.TrialJoinRequest(trial_id=self.trial.id, actor_name=self.trial.name)
         client, metadata = self._client, self._client.connection.metadata
-        _, self._secret = await call_until_taken(
+        _, self._secret = await call_until_accepted(
             lambda left: client.secrets.join(
                 client.connection.stub, request, self._secret, metadata, timeout=left
             ),

@@ -371,8 +371,7 @@ def _wait_until_answered(call: grpc.Call, endpoint: str) -> None:
     answered = threading.Event()
 
     def ask() -> None:
-        with suppress(grpc.RpcError, ValueError):  # the caller sees how the call ended
-            call.initial_metadata()
+        call.initial_metadata()
         answered.set()
 
     if not call.add_callback(answered.set):

@@ -94,7 +94,7 @@ def _is_unreachable(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
     return unavailable and any(sign in details for sign in (_NO_CONNECTION, *_LOST))
 
 
-async def call_until_taken(
+async def call_until_accepted(
     attempt: Callable[[float], Awaitable[_Reply]],
     refusals: Collection[grpc.StatusCode],
     patience: float,

@@ -92,7 +92,7 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Any], _Caches]:
     file.seek(len(_MAGIC))
     header = file.read(int.from_bytes(file.read(_SIZE), "little"))
     told = json.loads(header)
-    # Likewise, so they are read as they are taken.
+    # All may be more than memory has room for, so they are read as they are taken.
     caches = (
         (rows, weight_sum, sender, following, [file.read(length) for length in lengths])
         for rows, weight_sum, sender, following, lengths in told.pop("caches")
