@@ -1,11 +1,13 @@
-"""One party of a trial in a process of its own, to be killed or stopped: `party.py ROLE`.
+"""One party of a trial in a process of its own, to be killed or stopped: `party.py ROLE ADDRESS`.
 
-It tells its address, and then each moment that it comes to.
+It tells its address, and then each moment that it comes to. With a third argument it comes to that
+moment and no further: whoever ends it is not too late, however slow the machine is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from typing import Any
 
@@ -13,16 +15,22 @@ from cogrs import sdk
 
 LENGTH = 60
 PAUSE = 0.01
+STEPS = 5
+"""Steps to which it comes when that is the moment it stays in."""
+
+_last = [""]
+_steps = itertools.count(1)
 
 
-def told(moment: str) -> None:
+async def come_to(moment: str) -> None:
     print(moment, flush=True)
+    stays = moment == _last[0] and (moment != "step" or next(_steps) == STEPS)
+    await asyncio.sleep(3600 if stays else PAUSE)
 
 
 class World(sdk.Environment):
     async def start(self, trial: sdk.Trial) -> sdk.Update:
-        told("start")
-        await asyncio.sleep(PAUSE)
+        await come_to("start")
         self.names, self.tick = trial.actor_names, 0
         return self.update()
 
@@ -31,8 +39,7 @@ class World(sdk.Environment):
 
     async def step(self, actions: Any) -> sdk.Update:
         del actions
-        told("step")
-        await asyncio.sleep(PAUSE)
+        await come_to("step")
         self.tick += 1
         update = self.update()
         update.rewards = dict.fromkeys(self.names, 1.0)
@@ -40,8 +47,7 @@ class World(sdk.Environment):
         return update
 
     async def end(self, actions: Any) -> sdk.Update:
-        told("end")
-        await asyncio.sleep(PAUSE)
+        await come_to("end")
         self.tick += len(actions) == len(self.names)
         return self.update()
 
@@ -49,34 +55,31 @@ class World(sdk.Environment):
 class Player(sdk.Agent):
     async def start(self, trial: sdk.Trial) -> None:
         del trial
-        told("start")
-        await asyncio.sleep(PAUSE)
+        await come_to("start")
 
     async def act(self, observation: sdk.Observation) -> Any:
-        told("step")
-        await asyncio.sleep(PAUSE)
+        await come_to("step")
         return observation.value
 
     async def end(self, final: sdk.Final) -> None:
         del final
-        told("end")
-        await asyncio.sleep(PAUSE)
+        await come_to("end")
 
 
 class Log(sdk.DatalogSink):
     async def start(self, *_: Any) -> None:
-        told("start")
+        await come_to("start")
 
     async def sample(self, *_: Any) -> None:
-        told("step")
+        await come_to("step")
 
     async def end(self, *_: Any) -> None:
-        told("end")
+        await come_to("end")
 
 
-async def hook(*_: Any) -> None:
-    told("start")
-    await asyncio.sleep(PAUSE)
+async def hook(trial: sdk.NewTrial) -> None:
+    if trial.user_id != "other":
+        await come_to("start")
 
 
 SERVED: dict[str, dict[str, Any]] = {
@@ -87,25 +90,25 @@ SERVED: dict[str, dict[str, Any]] = {
 }
 
 
-async def main(role: str, where: str) -> None:
+async def main(role: str, where: str, last: str = "") -> None:
+    _last[0] = last
     if role == "client":
         async with sdk.ClientActor(where) as client:
-            told("ready")
+            print("ready", flush=True)
             sys.stdin.readline()  # until there is a trial to join
 
             async def play(session: sdk.ActorSession) -> None:
-                told("start")
+                await come_to("start")
                 async for event in session:
                     if isinstance(event, sdk.Observation):
-                        told("step")
-                        await asyncio.sleep(PAUSE)
+                        await come_to("step")
                         await session.act(event.value)
-                told("end")
+                await come_to("end")
 
             await client.play(play, name="c")
         return
     async with await sdk.serve(**SERVED[role]) as endpoint:
-        told(endpoint.address)
+        print(endpoint.address, flush=True)
         await endpoint.wait()
 
 

@@ -19,7 +19,7 @@ from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
 from cogrs.orchestrator import ActorOptions, Config, Settings, serve
 from tests.orchestrator.net import SOAK, on_loop
-from tests.orchestrator.party import LENGTH, Player, World
+from tests.orchestrator.party import LENGTH, STEPS, Player, World
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ class Party:
 
     async def come_to(self, moment: str) -> None:
         """Wait until it comes to a moment, and on for some steps if that is one."""
-        for _ in range(5 if moment == "step" else 1):
+        for _ in range(STEPS if moment == "step" else 1):
             while (line := await self.line()) != moment:
                 assert line, f"it ended before it came to {moment}"
 
@@ -108,7 +108,7 @@ async def test_trial_ends_or_goes_on_when_a_party_is_killed_or_stopped(
     role: str, number: signal.Signals, moment: str
 ) -> None:
     moment = "start" if role == "hook" else moment
-    async with party(*([role, ""] if role != "client" else ["log", ""])) as served:
+    async with party(*([role, "", moment] if role != "client" else ["log", ""])) as served:
         address = await served.line()
         config = Config(
             params=make_params(role, address),
@@ -131,7 +131,7 @@ async def test_trial_ends_or_goes_on_when_a_party_is_killed_or_stopped(
             if role == "client":
                 await lose_client(server, controller, number, moment)
             else:
-                if role in ("hook", "log"):
+                if role == "log":  # of the other trial
                     await served.come_to("start")
                 starting = asyncio.ensure_future(controller.start_trial())
                 await served.come_to(moment)
@@ -151,7 +151,7 @@ async def lose_client(
     server: Any, controller: sdk.TrialController, number: signal.Signals, moment: str
 ) -> None:
     # A process that starts may take longer than a trial waits for a join.
-    async with party("client", f"127.0.0.1:{server.port}") as client:
+    async with party("client", f"127.0.0.1:{server.port}", moment) as client:
         await client.come_to("ready")
         trial = (await controller.start_trial()).id
         assert client.process.stdin is not None

@@ -40,6 +40,12 @@ class World(NamedTuple):
     def reason(self, trial_id: str) -> str:
         return str(self.orchestrator._orchestrator._trials.get(trial_id).end_reason)
 
+    def owes(self, trial_id: str, name: str) -> bool:
+        """Return whether an actor's action of the present tick has not arrived."""
+        trial = self.orchestrator._orchestrator._trials.get(trial_id)
+        (actor,) = (each for each in trial.actors if each.name == name)
+        return bool(trial._pending.owes(actor.index))
+
     def components(self) -> int:
         return sum(len(host.components) for host in self.endpoint._hosts)
 

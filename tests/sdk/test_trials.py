@@ -13,7 +13,7 @@ from cogrs import sdk
 from cogrs.api.any import unpack
 from cogrs.api.common_pb2 import ActorParams, TrialActor
 from tests.orchestrator.net import on_loop
-from tests.sdk.net import LOST, Counting, Echo, calls, kinds, named, rewards, world
+from tests.sdk.net import LOST, Counting, Echo, calls, kinds, named, rewards, until, world
 
 
 def slow(base: type[Any]) -> type[Any]:
@@ -144,6 +144,7 @@ async def test_actor_without_an_answer_at_the_end_is_left_out_of_the_actions() -
     async with world(lambda: Counting(told), lambda: Thinker(heard), actors=("a0", "a1")) as net:
         trial = await net.controller.start_trial()
         await thinks.wait()
+        await until(lambda: not net.owes(trial.id, "a0"))
         await net.controller.terminate_trial(trial.id)
         await net.controller.wait_ended(trial.id)
         assert net.reason(trial.id) == "TerminateTrial was called"

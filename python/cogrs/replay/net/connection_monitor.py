@@ -50,6 +50,9 @@ _PERIOD_MS, _IDLE_MS = 200, 500
 _ROUND = 500
 """Connections that are looked at in a period, in turn: each costs some microseconds."""
 
+_MOST_EVENTS = 1_000
+"""Events of a socket that are handled before connections are looked at."""
+
 _HEARTBEATS = 64
 """Bytes of heartbeats that a connection may bring per second, which no loop takes."""
 
@@ -127,8 +130,9 @@ class ConnectionMonitor:
         self._new: deque[tuple[zmq.Socket[bytes], WatchedSocket]] = deque()
         self._watched: dict[zmq.Socket[bytes], WatchedSocket] = {}
         """By the sockets that read their events."""
-        self._connections: dict[int, _Connection] = {}
-        """By descriptor; those that were looked at last come last."""
+        self._connections: dict[tuple[WatchedSocket, int], _Connection] = {}
+        """By socket and descriptor, which another socket may have before we hear that it was free;
+        those that were looked at last come last."""
         self._warn_once = WarnOnce()
         start_thread("connections", self._run)
 
@@ -147,7 +151,7 @@ class ConnectionMonitor:
                     for reader, _ in poller.poll(period):
                         if reader not in self._watched:
                             return  # closed under the poller, which then looks at descriptor 0
-                        if not self._handle_event(reader):
+                        if not self._handle_events(reader):
                             poller.unregister(reader)
                             del self._watched[reader]
                             reader.close()
@@ -163,20 +167,30 @@ class ConnectionMonitor:
             self._watched[reader] = watched
             poller.register(reader, zmq.POLLIN)
 
-    def _handle_event(self, reader: zmq.Socket[bytes]) -> bool:
-        """Take an event, and return whether more may come."""
+    def _handle_events(self, reader: zmq.Socket[bytes]) -> bool:
+        """Take the events that are there, and return whether more may come.
+
+        All of them: a connection that was accepted may have ended since, and its descriptor be one
+        of another socket, whose bytes are not to be taken for its own.
+        """
         watched = self._watched[reader]
-        message = parse_monitor_message(reader.recv_multipart())
-        event, value = int(message["event"]), int(message["value"])
-        if event in (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED):
-            self._add(value, watched, accepted=event == zmq.EVENT_ACCEPTED)
-        elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
-            ended = self._connections.pop(value, None)
-            if ended is not None:
-                watched.quota.trusted.discard(ended.peer)
-        if watched.on_event is not None:
-            watched.on_event(watched.endpoint, event)
-        return event != zmq.EVENT_MONITOR_STOPPED
+        for _ in range(_MOST_EVENTS):
+            try:
+                message = parse_monitor_message(reader.recv_multipart(zmq.NOBLOCK))
+            except zmq.Again:
+                break
+            event, value = int(message["event"]), int(message["value"])
+            if event in (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED):
+                self._add(value, watched, accepted=event == zmq.EVENT_ACCEPTED)
+            elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
+                ended = self._connections.pop((watched, value), None)
+                if ended is not None:
+                    watched.quota.trusted.discard(ended.peer)
+            if watched.on_event is not None:
+                watched.on_event(watched.endpoint, event)
+            if event == zmq.EVENT_MONITOR_STOPPED:
+                return False
+        return True
 
     def _add(self, descriptor: int, watched: WatchedSocket, *, accepted: bool) -> None:
         try:
@@ -188,17 +202,19 @@ class ConnectionMonitor:
             text = "for which the process has too few descriptors (see 'ulimit -n')"
             self._warn(watched.endpoint, text)
             return
-        self._connections[descriptor] = _Connection(peer, watched)
+        self._connections[watched, descriptor] = _Connection(peer, watched)
 
     def _check_some(self) -> None:
-        for descriptor in list(itertools.islice(self._connections, _ROUND)):
-            connection = self._connections.pop(descriptor)
-            if held := connection.excess():
+        for key in list(itertools.islice(self._connections, _ROUND)):
+            connection = self._connections.pop(key)
+            if not connection.peer.is_connected():
+                key[0].quota.trusted.discard(connection.peer)
+            elif held := connection.excess():
                 connection.peer.disconnect()
                 text = f"with {held:,} bytes waiting, more than its messages can add up to"
                 self._warn(connection.endpoint, text)
             else:
-                self._connections[descriptor] = connection
+                self._connections[key] = connection
 
     def _warn(self, endpoint: str, why: str) -> None:
         text = "ended a connection at %s %s; further ones are not reported"
