@@ -148,7 +148,7 @@ def check_kill_of_all_parts_at_once(run):
 
 def test_run_survives_a_full_disk_and_a_shard_that_is_stopped_without_restarts(tmp_path):
     with running(tmp_path) as run:
-        for check in (check_full_disk, check_stopped_shard):
+        for check in (check_full_disk, check_stopped_shard, check_all_shards_stopped):
             goes_on(run)
             check(run)
             assert {each.restarts for each in run.status().parts} == {0}
@@ -168,6 +168,22 @@ def check_stopped_shard(run):
         kill(run, "shard", 0, signal.SIGCONT)
     eventually(lambda: part(run, "learner").figures["down"] == [])
     goes_on(run)
+
+
+def check_all_shards_stopped(run):
+    """The learner and the actors wait for them."""
+    for index in range(2):
+        kill(run, "shard", index, signal.SIGSTOP)
+    try:
+        eventually(lambda: part(run, "learner").figures["down"] == [0, 1])
+        before = [part(run, role).count for role in ("learner", "actor")]
+        time.sleep(1)
+        assert [part(run, role).count for role in ("learner", "actor")] == before
+    finally:
+        for index in range(2):
+            kill(run, "shard", index, signal.SIGCONT)
+    goes_on(run)
+    eventually(lambda: part(run, "learner").figures["down"] == [])
 
 
 def check_full_disk(run):

@@ -1,5 +1,6 @@
 """Runs on this machine: they learn, scale, stop and are resumed."""
 
+import contextlib
 import os
 import platform
 import signal
@@ -135,6 +136,23 @@ def test_ctrl_c_of_the_driver_ends_the_run_with_checkpoints(tmp_path):
     for part_name in ("shard-0", "shard-1", "learner-0"):
         assert list((tmp_path / "run" / part_name).glob("*.checkpoint"))
     run.close()
+
+
+def test_second_ctrl_c_leaves_at_once_and_the_parts_end_by_themselves(tmp_path):
+    program = driver(tmp_path, shards=1)
+    with attach("run", storage=tmp_path) as run:
+        pids = [each.pid for each in run.status().parts]
+        # One that does not end keeps the run from ending.
+        stuck = part(run, "actor").pid
+        os.kill(stuck, signal.SIGSTOP)
+        program.send_signal(signal.SIGINT)
+        eventually(lambda: "ending, within" in run.logs("supervisor"))
+        program.send_signal(signal.SIGINT)
+        program.communicate(timeout=LONG)
+        assert run.state == "failed"
+        with contextlib.suppress(ProcessLookupError):  # the system may have waken it
+            os.kill(stuck, signal.SIGCONT)
+        eventually(lambda: not any(map(is_alive, pids)))
 
 
 def test_killed_driver_ends_its_run(tmp_path):

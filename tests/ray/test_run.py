@@ -60,6 +60,28 @@ def test_run_without_room_is_refused_with_the_part_that_does_not_fit(tmp_path):
         cogrs.ray.attach("crowd", storage=tmp_path)
 
 
+STARTS = """
+import sys
+import ray
+import cogrs.ray
+from tests.cluster import programs
+
+plan = programs.plan(sys.argv[1], shards=1, actors=1, updates=20)
+cpus = {"learner": 0.25, "shard": 0.25, "actor": 0.25}
+with cogrs.ray.launch(plan, cpus=cpus, timeout=None) as run:
+    print(ray.is_initialized(), run.wait(), run.status().rows.drawn)
+"""
+
+
+@soak_only
+def test_launch_without_an_address_starts_ray(tmp_path):
+    environ = {name: each for name, each in os.environ.items() if name != "RAY_ADDRESS"}
+    done = subprocess.run(
+        command(STARTS, str(tmp_path)), capture_output=True, text=True, timeout=LONG, env=environ
+    )
+    assert done.stdout.splitlines()[-1] == f"True True {20 * 16}", done.stderr
+
+
 JOINS = """
 import sys
 import ray

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cogrs.cluster.import_path import imported
-from cogrs.cluster.protocols import PolicyContext
+from cogrs.cluster.protocols import PolicyContext, answer_of
 from cogrs.cluster.shard_client import LOOK, TIMEOUT, ShardClient
 from cogrs.cluster.spaces import environments_of, spaces_of
 
@@ -98,8 +98,7 @@ class _Player:
                     self._policy.load(parameters)
                 shards.report(self._inserted)
                 due = time.monotonic() + LOOK
-            chosen = self._policy.act(observations)
-            actions, fields = chosen if isinstance(chosen, tuple) else (chosen, {})
+            actions, fields = answer_of(self._policy, observations)
             following, rewards, terminated, truncated, _ = envs.step(actions)
             before = memory.total_steps
             recorder.add(observations, actions, rewards, terminated, truncated, following, **fields)

@@ -40,6 +40,7 @@ def run_learner(part: Part) -> None:
     if not part.wait_for_shards():
         return
     keys = part.folder
+    student = _Student(part, learner)
     with ReplaySampler[Any](
         _endpoints(part),
         timeout=_TIMEOUT,
@@ -47,11 +48,11 @@ def run_learner(part: Part) -> None:
         # Fewer requests per batch, whose cost is the learner's time: from four shards it takes
         # batches at 1.03 times the rate of one shard with 7, and at 0.67 times with 3.
         ahead=2 * part.plan.shards - 1 if part.plan.shards > 1 else 0,
-        seed=part.plan.seed,
+        seed=student.seed(),
         key=keys.secret_key("learner"),
         server_key=keys.server_key(),
     ) as sampler:
-        _Student(part, learner, sampler).run()
+        student.run(sampler)
     part.close()
 
 
@@ -62,18 +63,28 @@ def _endpoints(part: Part) -> list[str]:
 class _Student:
     """The loop of a learner, and its figures."""
 
-    def __init__(self, part: Part, learner: Learner, sampler: ReplaySampler[Any]) -> None:
+    _sampler: ReplaySampler[Any]
+
+    def __init__(self, part: Part, learner: Learner) -> None:
+        """Go on with the newest checkpoint."""
         self._part = part
         self._learner = learner
-        self._sampler = sampler
         self._checkpoints = Checkpoints(part.folder.path / f"learner-{part.index}")
         self._updates = self._rows = 0
         self._unpublished = True
         """Whether there are parameters that shards have not, or a shard that has none."""
-
-    def run(self) -> None:
-        part, plan = self._part, self._part.plan
         self._checkpoints.newest(self._restore)
+
+    def seed(self) -> int | None:
+        """Return a seed for draws: after a restart they go on, and are not those of the start."""
+        seed = self._part.plan.seed
+        if seed is None:
+            return None
+        return int(np.random.SeedSequence([seed, self._updates]).generate_state(1, np.uint64)[0])
+
+    def run(self, sampler: ReplaySampler[Any]) -> None:
+        self._sampler = sampler
+        part, plan = self._part, self._part.plan
         part.set_on_change(self._follow)
         self._follow()
         due = time.monotonic() + plan.checkpoint_seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,29 @@ class Policy(Protocol):
             `value`, one per row, which are stored with the steps.
         """
         ...
+
+
+_FIELDS: Final = ("prob", "value")
+
+
+def answer_of(policy: Policy, observations: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the actions that a policy chooses, and what is stored with the steps.
+
+    Raises:
+        TypeError: The policy returned a tuple that is not a pair, or a field of another name.
+    """
+    chosen = policy.act(observations)
+    if not isinstance(chosen, tuple):
+        return chosen, {}
+    if len(chosen) != 2 or not isinstance(chosen[1], dict):
+        raise TypeError(
+            "policy: act: expected actions, or a pair of actions and a dict with 'prob' or "
+            f"'value'; got a tuple of {', '.join(type(each).__name__ for each in chosen)}"
+        )
+    for name in chosen[1]:
+        if name not in _FIELDS:
+            raise TypeError(f"policy: act: expected fields 'prob' or 'value', got {name!r}")
+    return chosen
 
 
 @dataclass(frozen=True, kw_only=True)

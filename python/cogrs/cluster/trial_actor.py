@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cogrs import sdk
+from cogrs.cluster.protocols import answer_of
 from cogrs.cluster.shard_client import LOOK
 from cogrs.cluster.spaces import make_single
 from cogrs.orchestrator import serve
@@ -130,8 +131,7 @@ class _TrialPlayer:
         parameters, self._parameters = self._parameters, None
         if parameters is not None:
             self._policy.load(parameters)
-        chosen = self._policy.act(states)
-        actions, fields = chosen if isinstance(chosen, tuple) else (chosen, {})
+        actions, fields = answer_of(self._policy, states)
         one, zero = np.ones(len(states), np.float32), np.zeros(len(states), np.float32)
         return Decision(actions, fields.get("prob", one), fields.get("value", zero))
 
