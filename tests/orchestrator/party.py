@@ -1,7 +1,7 @@
 """One party of a trial in a process of its own, to be killed or stopped: `party.py ROLE ADDRESS`.
 
 It tells its address, and then each moment that it comes to. With a third argument it comes to that
-moment and no further: whoever ends it is not too late, however slow the machine is.
+moment and no further, so that its end is not too late, however slow the machine is.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 AGENTS = 50
 TRIALS, TICKS = (20, 200) if SOAK else (6, 6)
+PATIENT = Settings(end_timeout=0.0, final_timeout=0.0, call_timeout=0.0)
+"""How long an answer takes on a busy machine is not what these tests are about."""
 REASONS = {
     "environment": "environment {}: OnAction: UNKNOWN",
     "agent": "actor 'a7' at {}: OnObservation: UNKNOWN",
@@ -40,9 +42,7 @@ class Crowd(Net):
     """Agents that answer in any order; in each trial somebody is killed, or nobody is."""
 
     def __init__(self, seed: int) -> None:
-        # How long an answer takes on a busy machine is not what this is about.
-        patient = Settings(end_timeout=0.0, final_timeout=0.0, call_timeout=0.0)
-        super().__init__(agents=AGENTS, settings=patient)
+        super().__init__(agents=AGENTS, settings=PATIENT)
         self._random = random.Random(seed)
         self.environment.length = TICKS
         self.victims: dict[str, tuple[str, int]] = {}
@@ -94,7 +94,7 @@ async def test_trials_of_fifty_agents_play_and_end_when_a_party_is_lost() -> Non
 
 async def nothing_is_left() -> None:
     """Wait until no task is left but the one that asks."""
-    for _ in range(200):
+    for _ in range(1_200):
         left = asyncio.all_tasks() - {asyncio.current_task()}
         if not left:
             return
@@ -107,7 +107,7 @@ def test_many_agents_can_start_at_once() -> None:
 
     @on_loop
     async def play() -> None:
-        async with Net(agents=AGENTS, max_steps=1) as net:
+        async with Net(agents=AGENTS, settings=PATIENT, max_steps=1) as net:
             trials = await asyncio.gather(*(net.start() for _ in range(1_050 // AGENTS)))
             for trial_id in trials:
                 assert "max_steps: 1" in await net.end_of(trial_id)

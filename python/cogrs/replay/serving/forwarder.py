@@ -85,25 +85,29 @@ def forward(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[byt
     """Carry messages between two sockets until the transport is closed."""
     with transport.loop(), front, back:
         poller = zmq.Poller()
-        unread = UnreadReplies()
+        unread = UnreadReplies(front) if front.type == zmq.ROUTER else None
+        replies = 0 if unread is None else zmq.POLLIN
         while not transport.closed:
             poller.register(front, zmq.POLLIN)
-            poller.register(back, zmq.POLLIN if back.type == zmq.DEALER else 0)
+            poller.register(back, replies)
             ready = dict(poller.poll(IDLE_MS))
-            if back in ready:
-                _forward_replies(transport, back, front, unread)
+            if unread is not None and back in ready:
+                _forward_replies(transport, back, unread)
             if front in ready and not _forward_messages(transport, front, back, unread):
                 # Wait for room, and for replies.
                 poller.register(front, 0)
-                poller.register(back, zmq.POLLOUT | (zmq.POLLIN if back.type == zmq.DEALER else 0))
+                poller.register(back, zmq.POLLOUT | replies)
                 poller.poll(IDLE_MS)
 
 
 def _forward_messages(
-    transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes], unread: UnreadReplies
+    transport: Transport,
+    front: zmq.Socket[bytes],
+    back: zmq.Socket[bytes],
+    unread: UnreadReplies | None,
 ) -> bool:
     """Carry some messages of clients to workers; return whether there was room for them."""
-    at = 1 if front.type == zmq.ROUTER else 0
+    at = 0 if unread is None else 1
     for _ in range(_TURN):
         if not is_ready(back, zmq.POLLOUT):
             return False
@@ -114,7 +118,7 @@ def _forward_messages(
         user_id = user_id_of(frames[-1]) if transport.has_keys else ""
         if not transport.has_keys or Identity(user_id).samples:
             transport.trust(front, frames)
-        if at:
+        if unread is not None:
             unread.add_client(frames)
         message: list[zmq.Frame | bytes] = [*frames]
         if transport.has_keys:
@@ -134,9 +138,7 @@ def _send(back: zmq.Socket[bytes], message: list[zmq.Frame | bytes]) -> None:
             return
 
 
-def _forward_replies(
-    transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[bytes], unread: UnreadReplies
-) -> None:
+def _forward_replies(transport: Transport, back: zmq.Socket[bytes], unread: UnreadReplies) -> None:
     """Carry some replies to the clients that wait for them."""
     for _ in range(_TURN):
         try:
@@ -146,7 +148,5 @@ def _forward_replies(
         if transport.has_keys:
             del frames[1:2]
         # A reply is dropped whose client has left, or reads none.
-        routing_id = frames[0].bytes
-        if unread.has_room(routing_id):
-            front.send_multipart(frames, zmq.NOBLOCK, copy=False)
-            unread.add(routing_id, sum(map(len, frames)))
+        if unread.has_room(frames[0].bytes):
+            unread.send([*frames])

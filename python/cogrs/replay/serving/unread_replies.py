@@ -7,14 +7,12 @@ acknowledged (see `peer`), and only where a client has many: the system is not a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import zmq
 
 from cogrs.limits import MOST_UNREAD, MOST_UNREAD_IN_ALL
 from cogrs.replay.net.peer import Peer, bytes_acked
 from cogrs.replay.net.warn_once import WarnOnce
-
-if TYPE_CHECKING:
-    import zmq
 
 _FEW = 256
 """Clients among whom those that have left are not looked for."""
@@ -42,8 +40,11 @@ class _Sent:
 class UnreadReplies:
     """Counts the bytes of unread replies, by the routing ids of clients."""
 
-    def __init__(self) -> None:
-        """Create it without clients."""
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        """Create it without clients, for a ROUTER socket."""
+        # A reply that cannot be sent is an error instead of being dropped in silence.
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket = socket
         self._sent: dict[bytes, _Sent] = {}
         self._total = 0
         self._most_clients = _FEW
@@ -77,7 +78,28 @@ class UnreadReplies:
             del self._sent[routing_id]
         return sent.waiting <= MOST_UNREAD
 
-    def add(self, routing_id: bytes, size: int) -> None:
+    def send(self, reply: list[zmq.Frame | bytes]) -> bool:
+        """Send a reply, whose first frame is a client's routing id; return whether there was room.
+
+        One whose client has left is dropped, for nobody waits for it. It must not be counted: a
+        request of that client may have been registered when its descriptor was another's.
+        """
+        try:
+            self._socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return True
+        routing_id = reply[0]
+        self._add(
+            routing_id if isinstance(routing_id, bytes) else routing_id.bytes,
+            sum(map(len, reply[1:])),
+        )
+        return True
+
+    def _add(self, routing_id: bytes, size: int) -> None:
         """Count a reply that was sent; where too many bytes wait, end the worst connection."""
         sent = self._sent.get(routing_id)
         if sent is None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import zmq
-
 from cogrs.replay.endpoint import Bind, Conn
 from cogrs.replay.net.authenticator import ANYBODY, Identity, user_id_of
 from cogrs.replay.serving.unread_replies import UnreadReplies
 from cogrs.replay.wire import WireError
 
 if TYPE_CHECKING:
+    import zmq
+
     from cogrs.replay.endpoint import Mode
     from cogrs.replay.net.transport import Transport
     from cogrs.replay.serving.server_state import ServerState
@@ -38,9 +38,7 @@ def serve_requests(
     that then leaves can stop for good (libzmq 4.3.5).
     """
     with transport.loop(), socket:
-        # A reply that cannot be sent is an error instead of being dropped in silence.
-        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        unread = UnreadReplies()
+        unread = UnreadReplies(socket)
         for frames in transport.messages(socket):
             if frames is not None:
                 sender = _sender(transport, frames, mode, 2)
@@ -48,7 +46,7 @@ def serve_requests(
                     transport.trust(socket, frames)
                 if mode == Bind:  # a proxy counts its clients' replies itself
                     unread.add_client(frames)
-                _answer(state, socket, frames, sender, unread)
+                _answer(state, frames, sender, unread)
 
 
 def receive_pushes(
@@ -77,7 +75,6 @@ def _sender(transport: Transport, frames: list[zmq.Frame], mode: Mode, at: int) 
 
 def _answer(
     state: ServerState,
-    socket: zmq.Socket[bytes],
     frames: list[zmq.Frame],
     sender: Identity,
     unread: UnreadReplies,
@@ -87,20 +84,11 @@ def _answer(
         error = WireError("a request without an empty frame before it", "frames")
         state.refuse(frames[-1], error)
         return
-    routing_id = frames[0].bytes
-    if not unread.has_room(routing_id):
-        state.count_dropped_answer(frames[-1])
-        return
-    reply = [*frames[:envelope], *state.answer(frames[envelope:], sender)]
-    try:
-        socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
-        unread.add(routing_id, sum(map(len, reply[envelope:])))
-    except zmq.Again:
-        state.count_dropped_answer(frames[-1])
-    except zmq.ZMQError as error:
-        if error.errno != zmq.EHOSTUNREACH:
-            raise
-        # The peer has left, and nobody waits for this reply.
+    if unread.has_room(frames[0].bytes):
+        reply = [*frames[:envelope], *state.answer(frames[envelope:], sender)]
+        if unread.send(reply):
+            return
+    state.count_dropped_answer(frames[-1])
 
 
 def _envelope_size(frames: list[zmq.Frame]) -> int:
