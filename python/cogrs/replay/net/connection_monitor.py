@@ -44,8 +44,12 @@ _EVENTS = (
     | zmq.EVENT_MONITOR_STOPPED
 )
 
-_PERIOD_MS, _IDLE_MS = 200, 500
-"""Milliseconds between two looks at connections, and at new sockets without connections."""
+_PERIOD_MS, _QUIET_MS, _IDLE_MS = 200, 1_000, 500
+"""Milliseconds between two looks at connections, at connections that this process has made when
+nothing has come for a while, and at new sockets without connections."""
+
+_QUIET = 5
+"""Looks in a row that have found nothing new; then the next ones are further apart."""
 
 _ROUND = 500
 """Connections that are looked at in a period, in turn: each costs some microseconds."""
@@ -86,6 +90,8 @@ class _Connection:
         self._messages = quota.messages
         """Taken of all connections when something was taken of this one."""
         self._before = 0
+        self.is_busy = True
+        """Whether anything had come by it at the last look."""
 
     def excess(self) -> int:
         """Return how many bytes wait here, where that is too many; else 0.
@@ -110,6 +116,7 @@ class _Connection:
         turns = (quota.messages - self._messages) // len(quota.seen)
         emptied = self._times_empty != quota.times_empty or turns > 1
         self._times_empty = quota.times_empty
+        self.is_busy = received != self._received
         self._received, self._taken, self._looked = received, taken, now
         most, largest, before = quota.limit_of(self.peer), quota.largest, self._before
         if self._waiting <= min(most, largest):
@@ -133,6 +140,10 @@ class ConnectionMonitor:
         self._connections: dict[tuple[WatchedSocket, int], _Connection] = {}
         """By socket and descriptor, which another socket may have before we hear that it was free;
         those that were looked at last come last."""
+        self._listens = False
+        """Whether others have connected, who may be anybody."""
+        self._quiet = 0
+        """Looks in a row that have found nothing new."""
         self._warn_once = WarnOnce()
         start_thread("connections", self._run)
 
@@ -147,8 +158,7 @@ class ConnectionMonitor:
                 # A reader gets an error when the context ends.
                 while self._watched or self._new or not self._context.closed:
                     self._register(poller)
-                    period = _PERIOD_MS if self._connections else _IDLE_MS
-                    for reader, _ in poller.poll(period):
+                    for reader, _ in poller.poll(self._period_ms()):
                         if reader not in self._watched:
                             return  # closed under the poller, which then looks at descriptor 0
                         if not self._handle_events(reader):
@@ -160,6 +170,11 @@ class ConnectionMonitor:
                 self._register(poller)
                 for reader in self._watched:
                     reader.close()
+
+    def _period_ms(self) -> int:
+        if not self._connections:
+            return _IDLE_MS
+        return _PERIOD_MS if self._listens or self._quiet < _QUIET else _QUIET_MS
 
     def _register(self, poller: zmq.Poller) -> None:
         while self._new:
@@ -197,6 +212,7 @@ class ConnectionMonitor:
             peer = Peer.of_descriptor(descriptor)
         except OSError:
             return  # it has left already
+        self._listens = self._listens or accepted
         if accepted and descriptor >= most_descriptors():
             peer.disconnect()
             text = "for which the process has too few descriptors (see 'ulimit -n')"
@@ -205,6 +221,7 @@ class ConnectionMonitor:
         self._connections[watched, descriptor] = _Connection(peer, watched)
 
     def _check_some(self) -> None:
+        self._quiet += 1
         for key in list(itertools.islice(self._connections, _ROUND)):
             connection = self._connections.pop(key)
             if not connection.peer.is_connected():
@@ -215,6 +232,8 @@ class ConnectionMonitor:
                 self._warn(connection.endpoint, text)
             else:
                 self._connections[key] = connection
+                if connection.is_busy:
+                    self._quiet = 0
 
     def _warn(self, endpoint: str, why: str) -> None:
         text = "ended a connection at %s %s; further ones are not reported"
