@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.learning.run import Run
 
 GOAL = 0.95
-STEPS = {20: 150_000, 50: 300_000}
+STEPS = {20: 150_000, 50: 600_000}
 """Steps by the length of the corridor, at most."""
 
 

@@ -108,7 +108,7 @@ async def test_agent_that_raises_outside_act_does_not_end_the_trial(
         assert net.reason(trial_id) == "environment: final update"
     assert len(named(told[trial_id], "step")) == 5
     assert (LOST in heard[trial_id, "a0"]) is (method == "end")
-    call = {"reward": "OnReward", "message": "OnMessage", "end": "OnEnd"}[method]
+    call = {"reward": "OnObservation", "message": "OnObservation", "end": "OnEnd"}[method]
     told_of = [each for each in caplog.records if each.name == "cogrs.orchestrator"]
     warned = [each.getMessage() for each in told_of if each.levelno >= logging.WARNING]
     assert len(warned) == 1

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from cogrs.api import common_pb2 as cogrs_dot_api_dot_common__pb2
 
 
-DESCRIPTOR = _pool.add_file(b'\n\x15\x63ogrs/api/agent.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\"z\n\x11\x41gentStartRequest\x12\x11\n\timpl_name\x18\x01 \x01(\t\x12$\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x14.cogment.ActorConfig\x12,\n\x0f\x61\x63tors_in_trial\x18\x03 \x03(\x0b\x32\x13.cogment.TrialActor\"\x11\n\x0f\x41gentStartReply\"D\n\x17\x41gentObservationRequest\x12)\n\x0bobservation\x18\x01 \x01(\x0b\x32\x14.cogment.Observation\"y\n\x10\x41gentActionReply\x12\x1f\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32\x0f.cogment.Action\x12 \n\x07rewards\x18\x02 \x03(\x0b\x32\x0f.cogment.Reward\x12\"\n\x08messages\x18\x03 \x03(\x0b\x32\x10.cogment.Message\"5\n\x12\x41gentRewardRequest\x12\x1f\n\x06reward\x18\x01 \x01(\x0b\x32\x0f.cogment.Reward\"\x12\n\x10\x41gentRewardReply\"9\n\x13\x41gentMessageRequest\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.cogment.Message\"\x13\n\x11\x41gentMessageReply\"?\n\x0f\x41gentEndRequest\x12,\n\nfinal_data\x18\x01 \x01(\x0b\x32\x18.cogment.ActorPeriodData\"\x0f\n\rAgentEndReply2\xae\x03\n\rAgentEndpoint\x12\x41\n\x07OnStart\x12\x1a.cogment.AgentStartRequest\x1a\x18.cogment.AgentStartReply\"\x00\x12R\n\rOnObservation\x12 .cogment.AgentObservationRequest\x1a\x19.cogment.AgentActionReply\"\x00(\x01\x30\x01\x12\x44\n\x08OnReward\x12\x1b.cogment.AgentRewardRequest\x1a\x19.cogment.AgentRewardReply\"\x00\x12G\n\tOnMessage\x12\x1c.cogment.AgentMessageRequest\x1a\x1a.cogment.AgentMessageReply\"\x00\x12;\n\x05OnEnd\x12\x18.cogment.AgentEndRequest\x1a\x16.cogment.AgentEndReply\"\x00\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
+DESCRIPTOR = _pool.add_file(b'\n\x15\x63ogrs/api/agent.proto\x12\x07\x63ogment\x1a\x16\x63ogrs/api/common.proto\"z\n\x11\x41gentStartRequest\x12\x11\n\timpl_name\x18\x01 \x01(\t\x12$\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x14.cogment.ActorConfig\x12,\n\x0f\x61\x63tors_in_trial\x18\x03 \x03(\x0b\x32\x13.cogment.TrialActor\"*\n\x0f\x41gentStartReply\x12\x17\n\x0etakes_feedback\x18\xe8\x07 \x01(\x08\"\x8c\x01\n\x17\x41gentObservationRequest\x12)\n\x0bobservation\x18\x01 \x01(\x0b\x32\x14.cogment.Observation\x12!\n\x07rewards\x18\xe8\x07 \x03(\x0b\x32\x0f.cogment.Reward\x12#\n\x08messages\x18\xe9\x07 \x03(\x0b\x32\x10.cogment.Message\"\x92\x01\n\x10\x41gentActionReply\x12\x1f\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32\x0f.cogment.Action\x12 \n\x07rewards\x18\x02 \x03(\x0b\x32\x0f.cogment.Reward\x12\"\n\x08messages\x18\x03 \x03(\x0b\x32\x10.cogment.Message\x12\x17\n\x0e\x66\x65\x65\x64\x62\x61\x63k_error\x18\xe8\x07 \x01(\t\"5\n\x12\x41gentRewardRequest\x12\x1f\n\x06reward\x18\x01 \x01(\x0b\x32\x0f.cogment.Reward\"\x12\n\x10\x41gentRewardReply\"9\n\x13\x41gentMessageRequest\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.cogment.Message\"\x13\n\x11\x41gentMessageReply\"v\n\x0f\x41gentEndRequest\x12,\n\nfinal_data\x18\x01 \x01(\x0b\x32\x18.cogment.ActorPeriodData\x12\x35\n\nunanswered\x18\xe8\x07 \x03(\x0b\x32 .cogment.AgentObservationRequest\"\x0f\n\rAgentEndReply2\xae\x03\n\rAgentEndpoint\x12\x41\n\x07OnStart\x12\x1a.cogment.AgentStartRequest\x1a\x18.cogment.AgentStartReply\"\x00\x12R\n\rOnObservation\x12 .cogment.AgentObservationRequest\x1a\x19.cogment.AgentActionReply\"\x00(\x01\x30\x01\x12\x44\n\x08OnReward\x12\x1b.cogment.AgentRewardRequest\x1a\x19.cogment.AgentRewardReply\"\x00\x12G\n\tOnMessage\x12\x1c.cogment.AgentMessageRequest\x1a\x1a.cogment.AgentMessageReply\"\x00\x12;\n\x05OnEnd\x12\x18.cogment.AgentEndRequest\x1a\x16.cogment.AgentEndReply\"\x00\x12:\n\x07Version\x12\x17.cogment.VersionRequest\x1a\x14.cogment.VersionInfo\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,23 +25,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_AGENTSTARTREQUEST']._serialized_start=58
   _globals['_AGENTSTARTREQUEST']._serialized_end=180
   _globals['_AGENTSTARTREPLY']._serialized_start=182
-  _globals['_AGENTSTARTREPLY']._serialized_end=199
-  _globals['_AGENTOBSERVATIONREQUEST']._serialized_start=201
-  _globals['_AGENTOBSERVATIONREQUEST']._serialized_end=269
-  _globals['_AGENTACTIONREPLY']._serialized_start=271
-  _globals['_AGENTACTIONREPLY']._serialized_end=392
-  _globals['_AGENTREWARDREQUEST']._serialized_start=394
-  _globals['_AGENTREWARDREQUEST']._serialized_end=447
-  _globals['_AGENTREWARDREPLY']._serialized_start=449
-  _globals['_AGENTREWARDREPLY']._serialized_end=467
-  _globals['_AGENTMESSAGEREQUEST']._serialized_start=469
-  _globals['_AGENTMESSAGEREQUEST']._serialized_end=526
-  _globals['_AGENTMESSAGEREPLY']._serialized_start=528
-  _globals['_AGENTMESSAGEREPLY']._serialized_end=547
-  _globals['_AGENTENDREQUEST']._serialized_start=549
-  _globals['_AGENTENDREQUEST']._serialized_end=612
-  _globals['_AGENTENDREPLY']._serialized_start=614
-  _globals['_AGENTENDREPLY']._serialized_end=629
-  _globals['_AGENTENDPOINT']._serialized_start=632
-  _globals['_AGENTENDPOINT']._serialized_end=1062
+  _globals['_AGENTSTARTREPLY']._serialized_end=224
+  _globals['_AGENTOBSERVATIONREQUEST']._serialized_start=227
+  _globals['_AGENTOBSERVATIONREQUEST']._serialized_end=367
+  _globals['_AGENTACTIONREPLY']._serialized_start=370
+  _globals['_AGENTACTIONREPLY']._serialized_end=516
+  _globals['_AGENTREWARDREQUEST']._serialized_start=518
+  _globals['_AGENTREWARDREQUEST']._serialized_end=571
+  _globals['_AGENTREWARDREPLY']._serialized_start=573
+  _globals['_AGENTREWARDREPLY']._serialized_end=591
+  _globals['_AGENTMESSAGEREQUEST']._serialized_start=593
+  _globals['_AGENTMESSAGEREQUEST']._serialized_end=650
+  _globals['_AGENTMESSAGEREPLY']._serialized_start=652
+  _globals['_AGENTMESSAGEREPLY']._serialized_end=671
+  _globals['_AGENTENDREQUEST']._serialized_start=673
+  _globals['_AGENTENDREQUEST']._serialized_end=791
+  _globals['_AGENTENDREPLY']._serialized_start=793
+  _globals['_AGENTENDREPLY']._serialized_end=808
+  _globals['_AGENTENDPOINT']._serialized_start=811
+  _globals['_AGENTENDPOINT']._serialized_end=1241
 # @@protoc_insertion_point(module_scope)

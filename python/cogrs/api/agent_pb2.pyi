@@ -59,12 +59,21 @@ class AgentStartReply(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TAKES_FEEDBACK_FIELD_NUMBER: _builtins.int
+    takes_feedback: _builtins.bool
+    """Whether the actor takes rewards and messages with its observations, instead of by `OnReward` and
+    `OnMessage`. Then it answers each request of `OnObservation` once, in their order, and takes
+    what `AgentEndRequest` has as unanswered. The number is far from the others' so that the API's
+    own next fields do not meet it.
+    """
     def __init__(
         self,
+        *,
+        takes_feedback: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["takes_feedback", b"takes_feedback"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -77,18 +86,30 @@ class AgentObservationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OBSERVATION_FIELD_NUMBER: _builtins.int
+    REWARDS_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def observation(self) -> _common_pb2.Observation:
         """What the actor observes."""
+
+    @_builtins.property
+    def rewards(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Reward]:
+        """Rewards for the actor, which it is to take before it observes; see `AgentStartReply`."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Message]:
+        """User data for the actor, likewise."""
 
     def __init__(
         self,
         *,
         observation: _common_pb2.Observation | None = ...,
+        rewards: _abc.Iterable[_common_pb2.Reward] | None = ...,
+        messages: _abc.Iterable[_common_pb2.Message] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["observation", b"observation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["observation", b"observation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "observation", b"observation", "rewards", b"rewards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -103,6 +124,11 @@ class AgentActionReply(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     REWARDS_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
+    FEEDBACK_ERROR_FIELD_NUMBER: _builtins.int
+    feedback_error: _builtins.str
+    """Why the actor could not take rewards or messages that came with the observation; empty if it
+    could. The trial goes on, as after a failure of `OnReward`.
+    """
     @_builtins.property
     def action(self) -> _common_pb2.Action:
         """What the actor does."""
@@ -121,10 +147,11 @@ class AgentActionReply(_message.Message):
         action: _common_pb2.Action | None = ...,
         rewards: _abc.Iterable[_common_pb2.Reward] | None = ...,
         messages: _abc.Iterable[_common_pb2.Message] | None = ...,
+        feedback_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "messages", b"messages", "rewards", b"rewards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "feedback_error", b"feedback_error", "messages", b"messages", "rewards", b"rewards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -219,18 +246,26 @@ class AgentEndRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FINAL_DATA_FIELD_NUMBER: _builtins.int
+    UNANSWERED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def final_data(self) -> _common_pb2.ActorPeriodData:
         """What happened since the actor's last observation."""
+
+    @_builtins.property
+    def unanswered(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentObservationRequest]:
+        """Requests with rewards and messages that the actor has not answered, without what it observes:
+        they may have come or not, and it takes those that it has not. See `AgentStartReply`.
+        """
 
     def __init__(
         self,
         *,
         final_data: _common_pb2.ActorPeriodData | None = ...,
+        unanswered: _abc.Iterable[Global___AgentObservationRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["final_data", b"final_data"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["final_data", b"final_data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final_data", b"final_data", "unanswered", b"unanswered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -64,7 +64,7 @@ class AgentHost(ComponentHost["_HostedAgent"]):
         trial = started_trial(trial_id, actor_name, request)
         component = _HostedAgent(trial, self._codecs, self.components.threads)
         await self._start((trial_id, actor_name), component, partial(component.start, make))
-        return pb.AgentStartReply()
+        return pb.AgentStartReply(takes_feedback=True)
 
     def on_observation(
         self, trial_id: str, actor_name: str, requests: AsyncIterator[pb.AgentObservationRequest]
@@ -98,7 +98,7 @@ class AgentHost(ComponentHost["_HostedAgent"]):
     ) -> pb.AgentEndReply:
         """End an agent, and free it."""
         key = (trial_id, actor_name)
-        agent = await self._end(key, lambda it: it.end(request.final_data))
+        agent = await self._end(key, lambda it: it.end(request))
         if getattr(type(agent), "late_reward", Agent.late_reward) is not Agent.late_reward:
             self._ended[key] = agent
             while len(self._ended) > LATE_AGENTS:
@@ -115,6 +115,8 @@ class _HostedAgent(HostedComponent[Agent]):
         self._acting: asyncio.Task[Any] | None = None
         self._interrupted = False
         self._ending = False
+        self._fed = -1
+        """The last tick with whose observation rewards and messages were taken."""
 
     async def start(self, make: Callable[[], Agent]) -> None:
         async def start(agent: Agent) -> None:
@@ -130,17 +132,22 @@ class _HostedAgent(HostedComponent[Agent]):
         async def act(agent: Agent) -> pb.AgentActionReply | None:
             if self._ending:
                 return None
+            error = ""
+            if request.rewards or request.messages:
+                error = await self._take_feedback(agent, request)
+                if self._ending:
+                    return None
             observation = received_observation(message, self._codecs.observation, self._trial.name)
             action = self.start_call(agent.act, observation)
             if not is_awaitable(action):
-                return self._reply(action)
+                return self._reply(action, error)
             try:
                 action = await self._interruptible(action)
             except asyncio.CancelledError:
                 if self._ending:
                     return None
                 raise
-            return self._reply(action)
+            return self._reply(action, error)
 
         return await self.run("act", act)
 
@@ -148,10 +155,33 @@ class _HostedAgent(HostedComponent[Agent]):
         reward = received_reward(message)
         await self.run("reward", lambda agent: self.call_method(agent.reward, reward))
 
-    async def end(self, data: common_pb2.ActorPeriodData) -> Agent:
+    async def _take_feedback(self, agent: Agent, request: pb.AgentObservationRequest) -> str:
+        """Give an agent what came with an observation, once; return what failed, or ""."""
+        tick = request.observation.tick_id
+        if tick <= self._fed:
+            return ""
+        self._fed = tick
+        errors: list[str] = []
+
+        async def attempt(what: str, work: Awaitable[None]) -> None:
+            try:
+                await self.wrap_errors(what, work)
+            except CallError as error:
+                errors.append(str(error))
+
+        for reward in request.rewards:
+            await attempt("reward", self.call_method(agent.reward, received_reward(reward)))
+        if request.messages:
+            await attempt("message", self.call_messages(agent, request.messages))
+        return "; ".join(errors)
+
+    async def end(self, request: pb.AgentEndRequest) -> Agent:
         """Bring the agent to its end, and return it."""
 
         async def end(agent: Agent) -> Agent:
+            for each in request.unanswered:
+                await self._take_feedback(agent, each)
+            data = request.final_data
             final = received_final(data, self._codecs.observation, self._trial.name)
             await self.call_method(agent.end, final)
             return agent
@@ -171,13 +201,14 @@ class _HostedAgent(HostedComponent[Agent]):
             if self._interrupted and task is not None:
                 task.uncancel()
 
-    def _reply(self, action: Any) -> pb.AgentActionReply:
+    def _reply(self, action: Any, feedback_error: str) -> pb.AgentActionReply:
         done = as_action(action)
         content = action_content(done, self._codecs.action, self._trial.name)
         return pb.AgentActionReply(
             action=common_pb2.Action(content=content),
             rewards=rewards_of(done.rewards, self._trial.actors),
             messages=messages_of(done.messages, self._trial.actors),
+            feedback_error=feedback_error,
         )
 
 

@@ -101,26 +101,26 @@ class HostedComponent(Generic[UserObject]):
     ) -> Any:
         """Create the object, and start it."""
         async with self._lock:
-            return await self._wrap_errors("start", self._make(make, start))
+            return await self.wrap_errors("start", self._make(make, start))
 
     async def run(self, what: str, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
         """Run a job with the object; `what` names the method that it calls, for errors."""
         async with self._lock:
-            return await self._wrap_errors(what, job(self._object()))
+            return await self.wrap_errors(what, job(self._object()))
 
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         """Give the object of an environment or an agent what was sent to it."""
+        await self.run("message", lambda it: self.call_messages(it, messages))
 
-        async def message(user_object: Any) -> None:
-            for each in messages:
-                await self.call_method(user_object.message, received_message(each))
-
-        await self.run("message", message)
+    async def call_messages(self, user_object: Any, messages: Sequence[common_pb2.Message]) -> None:
+        """Call `message` for each message."""
+        for each in messages:
+            await self.call_method(user_object.message, received_message(each))
 
     async def run_last(self, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
         """Run the last job: the end."""
         async with self._lock:
-            result = await self._wrap_errors("end", job(self._object()))
+            result = await self.wrap_errors("end", job(self._object()))
             self.over = True
             return result
 
@@ -234,7 +234,8 @@ class HostedComponent(Generic[UserObject]):
             raise CallError(StatusCode.NOT_FOUND, f"{self.label} is over")
         return self._user_object
 
-    async def _wrap_errors(self, what: str, work: Awaitable[Result]) -> Result:
+    async def wrap_errors(self, what: str, work: Awaitable[Result]) -> Result:
+        """Wait for work of the object; a CallError if its method, which `what` names, fails."""
         try:
             return await work
         except BaseException as error:
