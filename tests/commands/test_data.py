@@ -265,12 +265,22 @@ def test_listing_into_a_closed_pipe_ends_without_an_error(folder):
     assert (done.returncode, done.stderr) in ((141, ""), (0, ""))
 
 
+def journals_have_grown(folder):
+    """Whether three trials have journals with more than the first samples."""
+    sizes = [path.stat().st_size for path in folder.rglob("journal/*")]
+    return sum(size > 5_000 for size in sizes) == 3
+
+
 def test_killed_orchestrator_leaves_whole_and_partial_trials(capsys, tmp_path):
     folder = tmp_path / "runs"
     with program(f"import sys; sys.argv[1:] = [{str(folder)!r}]\n{PLAYS}") as process:
         ids = [process.stdout.readline().strip() for _ in range(6)]
         assert process.stdout.readline() == "running\n"
-        time.sleep(2.0)
+        # Whole trials are files, and what came of the others is written again and again.
+        end = time.monotonic() + 60
+        while not (journals_have_grown(folder) and len([*folder.rglob("*.parquet")]) == 3):
+            assert time.monotonic() < end, [*folder.rglob("*")]
+            time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(30)
     found = {each["trial_id"]: each for each in lines(data(capsys, folder, "ls", "--json"))}

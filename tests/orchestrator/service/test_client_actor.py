@@ -226,12 +226,12 @@ async def test_silent_client_gets_an_error() -> None:
 
 @on_loop
 async def test_heartbeats_keep_a_thinking_client() -> None:
-    async with Net(agents=1, clients=1, settings=Settings(heartbeat_timeout=1)) as net:
+    async with Net(agents=1, clients=1, settings=Settings(heartbeat_timeout=3)) as net:
         trial_id = await net.start()
         await net.join(trial_id)
         stream = net.client(trial_id)
         await stream.read()
-        for _ in range(15):
+        for _ in range(45):
             await net.actors.Heartbeat(api.TrialHeartbeatRequest(), metadata=whom(trial_id, "c0"))
             await asyncio.sleep(0.1)
         await stream.write(act(b"at last"))

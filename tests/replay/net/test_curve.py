@@ -48,11 +48,11 @@ def assert_served(server: ReplayMemoryServer, client: ReplayMemoryClient) -> Non
 def assert_refused(server: ReplayMemoryServer, **keys: Any) -> None:
     """Nothing that a client does is done, and it learns where and why."""
     sub, req, push = network.endpoints(server)
-    with ReplayMemoryClient(sub, req, push, timeout=0.5, **keys) as client:
+    with ReplayMemoryClient(sub, req, push, timeout=1.5, **keys) as client:
         with pytest.raises(TimeoutError, match=rf"sync_sizes: .*{req}.* keys?\b"):
             client.sync_sizes(64)
         with pytest.raises(TimeoutError, match=rf"sub_bytes: .*{sub}.* keys?\b"):
-            client.sub_bytes("model", timeout=0.5, last=True)
+            client.sub_bytes("model", timeout=1.5, last=True)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -123,7 +123,7 @@ def test_subscriber_that_was_refused_is_taken_later(tmp_path: Any) -> None:
         server.pub_bytes("model", b"weights")
         with connected(server, None, **KEYS) as client:
             with pytest.raises(TimeoutError):
-                client.sub_bytes("model", timeout=0.5, last=True)
+                client.sub_bytes("model", timeout=1.5, last=True)
             CLIENT.save("client", tmp_path)
             assert client.sub_bytes("model", timeout=2 * SLACK, last=True) == b"weights"
 
