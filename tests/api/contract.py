@@ -75,14 +75,16 @@ MESSAGES = {
     "TrialMessageRequest": "1 messages *Message",
     "TrialMessageReply": "",
     "AgentStartRequest": "1 impl_name string, 2 config ActorConfig, 3 actors_in_trial *TrialActor",
-    "AgentStartReply": "",
-    "AgentObservationRequest": "1 observation Observation",
-    "AgentActionReply": "1 action Action, 2 rewards *Reward, 3 messages *Message",
+    "AgentStartReply": "1000 takes_feedback bool",
+    "AgentObservationRequest": "1 observation Observation, 1000 rewards *Reward, "
+    "1001 messages *Message",
+    "AgentActionReply": "1 action Action, 2 rewards *Reward, 3 messages *Message, "
+    "1000 feedback_error string",
     "AgentRewardRequest": "1 reward Reward",
     "AgentRewardReply": "",
     "AgentMessageRequest": "1 messages *Message",
     "AgentMessageReply": "",
-    "AgentEndRequest": "1 final_data ActorPeriodData",
+    "AgentEndRequest": "1 final_data ActorPeriodData, 1000 unanswered *AgentObservationRequest",
     "AgentEndReply": "",
     "EnvStartRequest": "1 impl_name string, 2 config EnvironmentConfig, "
     "3 actors_in_trial *TrialActor",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import zmq
 
-from cogrs import ReplayMemoryClient, ReplayMemoryServer
+from cogrs import ReplayMemoryClient, ReplayMemoryServer, ReplaySampler
 from cogrs._core import draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.wire import digest_of, encode
@@ -269,3 +269,12 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.communicate()
+
+
+def is_exhausted(sampler: ReplaySampler[Any]) -> bool:
+    """Whether servers have no sample that was not given yet; otherwise one is taken."""
+    try:
+        sampler.get_batch(1)
+    except RuntimeError as error:
+        return "insufficient caches: have 0 unused" in str(error)
+    return False

@@ -57,7 +57,7 @@ def texts(heard: Any) -> list[str]:
 
 
 @on_loop
-async def test_feedback_comes_with_its_observation_and_before_it() -> None:
+async def test_feedback_comes_with_its_observation_and_is_taken_first() -> None:
     told, heard = calls(), calls()
     async with world(lambda: Talking(told), lambda: Echo(heard)) as net:
         trial_id = await net.play()
@@ -88,7 +88,7 @@ async def test_agent_that_is_behind_takes_all_feedback_once_and_in_order(
             return super().act(observation)
 
     class Watched(Talking):
-        observers = ("a0",)  # the default action of "a0" is no array
+        observers = ("a0",)  # the default action of "a0" is not an array
 
     told, heard = calls(), calls()
     parts = {
@@ -155,7 +155,7 @@ def request(tick: int) -> pb.AgentObservationRequest:
 
 @pytest.mark.parametrize("came", [0, 1, 2])
 @on_loop
-async def test_what_was_unanswered_at_the_end_is_taken_once(came: int) -> None:
+async def test_unanswered_feedback_is_taken_once_at_the_end(came: int) -> None:
     """The requests of the stream may come before the end, or after it, or never."""
     heard = calls()
     host = AgentHost({"": lambda: Echo(heard)}, CodecRegistry(None), 60.0)
@@ -217,7 +217,7 @@ class Declaring(AgentService):
 
 
 @on_loop
-async def test_service_that_declares_it_gets_feedback_by_its_stream_alone() -> None:
+async def test_service_that_takes_feedback_gets_none_by_calls() -> None:
     net = Net(agents=2)
     net.agents = agents = Declaring()
     async with net:

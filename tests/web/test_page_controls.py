@@ -107,7 +107,8 @@ async def test_combinations_touch_and_other_keys_act_and_a_hidden_tab_lets_go() 
         (judgement,) = list(on.place.judgements)
         assert len(judgement.ticks) > 1
         first, last = min(judgement.ticks), max(judgement.ticks)
-        assert last - first <= 20 * (0.8 - 0.2) + 2
+        # Ticks that a busy machine was late with follow each other faster.
+        assert last - first <= 2 * 20 * (0.8 - 0.2)
         assert last < len(taken) - 3
 
 

@@ -397,15 +397,16 @@ def test_bad_options_are_refused_by_name(
 async def test_options_of_actors_work_by_grpc() -> None:
     net = Net(agents=2, clients=1, settings=Settings(reconnect_window=0.2))
     net.config = {
-        "class_options": {"agent": ActorOptions(default_action=b"slow", response_timeout=0.2)},
+        "class_options": {"agent": ActorOptions(default_action=b"slow", response_timeout=2.0)},
         "actor_options": {"c0": ActorOptions(optional=True, default_action=b"gone")},
     }
 
     async def sometimes(trial_id: str, name: str, observation: Any) -> AgentActionReply:
         if name == "a1" and observation.tick_id == 1:
-            await asyncio.sleep(1)
+            await slow.wait()
         return AgentActionReply(action=Action(content=name.encode()))
 
+    slow = asyncio.Event()
     net.agents.act = sometimes  # type: ignore[method-assign]
     async with net:
         trial_id = await net.start()
