@@ -175,10 +175,16 @@ def check_all_shards_stopped(run):
     for index in range(2):
         kill(run, "shard", index, signal.SIGSTOP)
     try:
-        eventually(lambda: part(run, "learner").figures["down"] == [0, 1])
-        before = [part(run, role).count for role in ("learner", "actor")]
-        time.sleep(1)
-        assert [part(run, role).count for role in ("learner", "actor")] == before
+
+        def counts():
+            return [part(run, role).count for role in ("learner", "actor")]
+
+        def stand_still():
+            before = counts()
+            time.sleep(3)  # parts tell their counts every second
+            return counts() == before
+
+        eventually(stand_still)
     finally:
         for index in range(2):
             kill(run, "shard", index, signal.SIGCONT)
