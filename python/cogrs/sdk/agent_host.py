@@ -156,7 +156,7 @@ class _HostedAgent(HostedComponent[Agent]):
         await self.run("reward", lambda agent: self.call_method(agent.reward, reward))
 
     async def _take_feedback(self, agent: Agent, request: pb.AgentObservationRequest) -> str:
-        """Give an agent what came with an observation, once; return what failed, or ""."""
+        """Give an agent what came with an observation, once; return what failed first, or ""."""
         tick = request.observation.tick_id
         if tick <= self._fed:
             return ""
@@ -173,7 +173,8 @@ class _HostedAgent(HostedComponent[Agent]):
             await attempt("reward", self.call_method(agent.reward, received_reward(reward)))
         if request.messages:
             await attempt("message", self.call_messages(agent, request.messages))
-        return "; ".join(errors)
+        # One is enough: all of them are in the log here, and together may be too long to send.
+        return errors[0] if errors else ""
 
     async def end(self, request: pb.AgentEndRequest) -> Agent:
         """Bring the agent to its end, and return it."""

@@ -44,9 +44,9 @@ _EVENTS = (
     | zmq.EVENT_MONITOR_STOPPED
 )
 
-_PERIOD_MS, _QUIET_MS, _IDLE_MS = 200, 1_000, 500
-"""Milliseconds between two looks at connections, at connections that this process has made when
-nothing has come for a while, and at new sockets without connections."""
+_PERIOD_MS, _IDLE_MS = 200, 500
+"""Milliseconds between two looks at connections, and between two looks at new sockets where there
+are no connections, or only some that this process has made and that were quiet for a while."""
 
 _QUIET = 5
 """Looks in a row that have found nothing new; then the next ones are further apart."""
@@ -172,9 +172,8 @@ class ConnectionMonitor:
                     reader.close()
 
     def _period_ms(self) -> int:
-        if not self._connections:
-            return _IDLE_MS
-        return _PERIOD_MS if self._listens or self._quiet < _QUIET else _QUIET_MS
+        is_busy = self._connections and (self._listens or self._quiet < _QUIET)
+        return _PERIOD_MS if is_busy else _IDLE_MS
 
     def _register(self, poller: zmq.Poller) -> None:
         while self._new:
@@ -222,16 +221,16 @@ class ConnectionMonitor:
 
     def _check_some(self) -> None:
         self._quiet += 1
-        for key in list(itertools.islice(self._connections, _ROUND)):
-            connection = self._connections.pop(key)
+        for watched, descriptor in list(itertools.islice(self._connections, _ROUND)):
+            connection = self._connections.pop((watched, descriptor))
             if not connection.peer.is_connected():
-                key[0].quota.trusted.discard(connection.peer)
+                watched.quota.trusted.discard(connection.peer)
             elif held := connection.excess():
                 connection.peer.disconnect()
                 text = f"with {held:,} bytes waiting, more than its messages can add up to"
                 self._warn(connection.endpoint, text)
             else:
-                self._connections[key] = connection
+                self._connections[watched, descriptor] = connection
                 if connection.is_busy:
                     self._quiet = 0
 
